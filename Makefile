@@ -75,6 +75,7 @@ docs: .venv/.installed-test
 	$(BIN)/python docs/make.py
 	$(BIN)/python docs/draw_convolution.py
 	$(BIN)/python docs/draw_activations.py
+	$(BIN)/python docs/draw_neuron.py
 	$(BIN)/python docs/draw_spring.py
 	$(BIN)/python docs/draw_sinusoids.py
 	$(BIN)/python docs/draw_thoughts.py

@@ -13,9 +13,11 @@ import torch
 from cutaway.core.errors import DataError, FileError
 
 from . import (
+    activations,
     adaptation,
     applications,
     attention,
+    convolution,
     coverage,
     export,
     feeding,
@@ -68,6 +70,8 @@ ELSEWHERE: dict[str, Callable[[], object]] = {
     "guard": guard.main,
     "export": export.main,
     "quantize": quantize.main,
+    "convolution": convolution.main,
+    "activations": activations.main,
 }  # what is told on a page of its own, when it is asked for by name
 BY_HAND = "\n## "  # what benchmarks.corpus, .tars and .dry_run have measured, which is not done again
 

@@ -1,7 +1,7 @@
 """Draw the pictures of docs/convolution.md: python docs/draw_convolution.py.
 
-Both come out of the code that they are about: a cell of normalization.svg is shaded where moving the marked entry moves
-what comes out there, and receptive.png is `effective_field`.
+They come out of the code that they are about: a cell of normalization.svg is shaded where moving the marked entry moves
+what comes out there, receptive.png is `effective_field`, and the areas of sliding.svg are `convolve` of two functions.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from panels import BLUE, ORANGE, PURPLE, Panel, drawing
 from PIL import Image
 from torch import Tensor, nn
 
 from cutaway.core.files import atomic_write, write_text
 from cutaway.inspect.receptive_field import effective_field, gradient_extent, save_field
 from cutaway.nn.normalization import batch_norm, layer_norm, local_response_norm, rms_norm
+from cutaway.nn.textbook.convolution import convolve
 
 IMAGES = Path(__file__).parent / "images"
 
@@ -126,7 +128,51 @@ def receptive(path: Path) -> None:
         whole.save(temporary, format="PNG", optimize=True)
 
 
+SHIFTS, REACH = (-0.5, 0.5, 1.0, 1.8), 3.0
+FINE, COARSE = 1 / 512, 1 / 64  # the grids of areas and of curves
+
+
+def box(t: Tensor) -> Tensor:
+    """1 from 0 to 1."""
+    return ((t >= 0) & (t < 1)).double()
+
+
+def decay(t: Tensor) -> Tensor:
+    """e^{−2t} from 0 on."""
+    return torch.where(t >= 0, torch.exp(-2 * t.clamp(min=0)), 0.0)
+
+
+def sliding() -> str:
+    """A box f and a decaying g: g flipped, shifted by u, and multiplied by f; the area is (f ∗ g)(u)."""
+    fine = torch.arange(-REACH, REACH, FINE, dtype=torch.float64)
+    areas = convolve(box(fine), decay(fine), padding="full", method="fft") * FINE  # at −2 REACH, −2 REACH + FINE, …
+    t = torch.arange(-1, 2.5 + COARSE, COARSE, dtype=torch.float64)
+    panels = []
+    for place, u in enumerate(SHIFTS):
+        moved = decay(u - t)
+        area = float(areas[round((u + 2 * REACH) / FINE)])
+        panel = Panel(place, (-1, 2.5), (0, 1.05))
+        panel.axes(f"u = {u:g}, area {area:.2f}".replace("-", "−"), (-1, 0, 1, 2), (0, 0.5, 1), "t")
+        under = [(float(a), float(p)) for a, p in zip(t, box(t) * moved)]
+        shape = "L".join("{} {}".format(*panel.at(a, p)) for a, p in [(-1, 0), *under, (2.5, 0)])
+        panel.parts.append(f'<path d="M{shape}Z" fill="{PURPLE}" fill-opacity="0.45"/>')
+        panel.curve(list(zip(t.tolist(), box(t).tolist())), BLUE)
+        panel.curve(list(zip(t.tolist(), moved.tolist())), ORANGE, "6 3")
+        panels.append(panel)
+    x, y = panels[0].left, 346
+    for words, mark in (
+        ("f(t)", f'<path d="M{{x}} {{y}}h30" stroke="{BLUE}" stroke-width="2"/>'),
+        ("g(u − t)", f'<path d="M{{x}} {{y}}h30" stroke="{ORANGE}" stroke-width="2" stroke-dasharray="6 3"/>'),
+        ("their product, with the area (f ∗ g)(u)", f'<path d="M{{x}} {{y}}h30" stroke="{PURPLE}" stroke-width="9"/>'),
+    ):
+        panels[0].parts.append(mark.format(x=x, y=y - 4))
+        panels[0].text(x + 38, y, words)
+        x += 60 + 8 * len(words)
+    return drawing("Flip, shift, multiply, area", panels, len(panels), foot=96)
+
+
 if __name__ == "__main__":
     write_text(IMAGES / "normalization.svg", normalization())
+    write_text(IMAGES / "sliding.svg", sliding())
     receptive(IMAGES / "receptive.png")
-    print("wrote docs/images/normalization.svg and docs/images/receptive.png")
+    print("wrote docs/images/normalization.svg, docs/images/sliding.svg and docs/images/receptive.png")

@@ -43,6 +43,7 @@ RUNS = {
     "digits": ("lenet5-modern", "digits", "epochs=8"),
     "book": ("gpt2", "help.txt", *BOOK),
     "sounds": ("lstm", "sounds/", "epochs=15"),
+    "spiking": ("spiking-mlp", "digits"),
     "karate": ("gat", "karate", "epochs=60"),
     "puzzles": ("gpt2", "game24", "batch_size=64", *PUZZLES),
 }
@@ -66,6 +67,7 @@ PICTURES: dict[str, tuple[str, ...]] = {
     "positions": ("book",),
     "embeddings": ("digits",),
     "gates": ("sounds",),
+    "spikes": ("spiking",),
     "graph": ("karate",),
     "attribution": ("digits",),
     "gradients": ("resnet20",),

@@ -13,11 +13,15 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+import torch
 
 from cutaway.core.config import as_text
+from cutaway.core.memory_budget import build_on_meta
 from cutaway.draw.number_format import count, shape_text
 from cutaway.inspect.layers import LayerTable, Row, block_range_name, group_equal_blocks, preset_layer_table
-from cutaway.models.card import Card
+from cutaway.models.card import Card, Result
 from cutaway.models.config import field_descriptions
 from cutaway.models.registry import Preset, presets
 from cutaway.views.registry import VIEWS, find_view
@@ -356,9 +360,137 @@ def view_section(name: str) -> str:
     return "\n\n".join(line for line in lines if line) + "\n"
 
 
+# --- published results ----------------------------------------------------------------------------------------------
+
+PUBLISHED = HERE / "published_results.md"
+PUBLISHED_HEAD = """\
+# Published results
+
+Scores of papers, of their authors' releases and of weights that torchvision publishes. **They were not measured with
+Cutaway**: [results](results.md) has the measured scores. `cutaway show NAME` prints those of one model, `cutaway list
+--published` all, with `--json` as JSON, and in Python they are `cutaway.card("resnet50").published_results`. Each score
+has its source. A model without a line has no published score with a source that could be looked up, or is smaller than
+the network of its paper.
+
+## ImageNet, 2012 to today
+
+- Errors are in percent, top-1 / top-5, on the 50 000 validation images of ILSVRC 2012 unless it says otherwise.
+- Protocols do not compare: ten crops of each image, several scales or several networks have a lower error than one
+  crop. torchvision's are of single crops and one network. Its V2 weights are of the same network, trained longer.
+- The depth is the largest number of layers with weights, convolutions and matrix products, between image and logits. A
+  Transformer block counts four: two of attention, two of the MLP.
+- Parameters and MACs (multiply-adds) are those of the cards; GoogLeNet and Inception-v3 include the auxiliary heads of
+  training, which the depth does not count.
+
+{imagenet}
+
+## Other data sets
+
+{others}
+"""
+
+
+def published_text() -> str:
+    """The page of published results: ImageNet by year, and all others by model."""
+    by_year = sorted(presets().values(), key=lambda preset: preset.card.card.year)
+    imagenet = [
+        "| year | model | depth | parameters (M) | MACs (G) | paper: top-1 / top-5 error | torchvision, single crop "
+        "| source |",
+        "| ---: | --- | ---: | ---: | ---: | --- | --- | --- |",
+        *(imagenet_row(p) for p in by_year if any(r.dataset == "ImageNet" for r in p.card.published_results)),
+    ]
+    others = [
+        "| model | year | data | published result | protocol | source |",
+        "| --- | ---: | --- | --- | --- | --- |",
+    ]
+    others += [
+        f"| `{p.name}` | {p.card.card.year} | {r.dataset} | {r} | {r.protocol} | {source_link(p, r)} |"
+        for p in by_year
+        for r in p.card.published_results
+        if r.dataset != "ImageNet"
+    ]
+    return PUBLISHED_HEAD.format(imagenet="\n".join(imagenet), others="\n".join(others))
+
+
+def imagenet_row(preset: Preset) -> str:
+    """One network of the table of ImageNet."""
+    card, counts = preset.card.card, preset.card.published
+    results = [r for r in preset.card.published_results if r.dataset == "ImageNet"]
+    own = [r for r in results if not r.source.startswith("torchvision")]
+    weights = [r for r in results if r.source.startswith("torchvision")]
+    paper = "; ".join(f"{error_text(r)} ({r.protocol}; {r.source})" for r in own)
+    library = "; ".join(f"{error_text(r)}{' (V2)' if r.source.endswith('V2') else ''}" for r in weights)
+    millions, billions = (counts.parameters or 0) / 1e6, (counts.multiply_adds or 0) / 1e9
+    cells = [str(card.year), f"`{preset.name}`", str(depth_of(preset)), f"{millions:.1f}", f"{billions:.2f}"]
+    return f"| {' | '.join([*cells, paper, library, f'[{first_author(card)} {card.year}]({card.link})'])} |"
+
+
+def error_text(result: Result) -> str:
+    """The errors of an ImageNet result, top-1 / top-5, from errors or accuracies in percent."""
+    return " / ".join(one_error(result, top) for top in ("top-1", "top-5"))
+
+
+def one_error(result: Result, top: str) -> str:
+    """One error, with the decimals of the published number and at most two; a dash if it was not published."""
+    if (error := result.scores.get(f"{top} error")) is not None:
+        return str(error)
+    if (accuracy := result.scores.get(f"{top} accuracy")) is None:
+        return "–"
+    decimals = len(str(accuracy).partition(".")[2])
+    return f"{100 - accuracy:.{min(decimals, 2)}f}"
+
+
+def source_link(preset: Preset, result: Result) -> str:
+    """The source of a result, with a link where it is the paper."""
+    text = result.source
+    return text.replace("the paper", f"[the paper]({preset.card.card.link})", 1) if "the paper" in text else text
+
+
+def first_author(card: Card) -> str:
+    """The family name of the first author."""
+    return card.authors.split(",")[0].removesuffix(" et al.").split()[-1]
+
+
+@functools.cache
+def depth_of(preset: Preset) -> int:
+    """The largest number of layers with weights between an image and its logits, from the graph of autograd."""
+    config = preset.config
+    if hasattr(config, "auxiliary"):
+        config = dataclasses.replace(config, auxiliary=False)
+    model = build_on_meta(preset, config).eval()
+    output = model(torch.zeros(1, *preset.card.published.at, device="meta"))
+    depths: dict[Any, int] = {}
+    stack = [output.grad_fn]
+    while stack:
+        node = stack[-1]
+        inputs = [before for before, _ in node.next_functions if before is not None]
+        waiting = [before for before in inputs if before not in depths]
+        if waiting:
+            stack += waiting
+        else:
+            depths[node] = max((depths[before] for before in inputs), default=0) + has_weights(node)
+            stack.pop()
+    return depths[output.grad_fn]
+
+
+def has_weights(node: Any) -> bool:
+    """Whether a step of autograd's graph is a convolution or a matrix product with a parameter."""
+    if "Convolution" not in node.name() and "mm" not in node.name():
+        return False
+    return any(is_parameter(before) for before, _ in node.next_functions if before is not None)
+
+
+def is_parameter(node: Any) -> bool:
+    """Whether a step of autograd's graph is a parameter of two or more dimensions, transposed or not."""
+    while node.name() in ("TBackward0", "TransposeBackward0", "ViewBackward0"):
+        node = node.next_functions[0][0]
+    return hasattr(node, "variable") and node.variable.ndim >= 2
+
+
 def main() -> None:
     """Write the pages and a picture for each family."""
     INSIDE.write_text(inside_text(), encoding="utf-8")
+    PUBLISHED.write_text(published_text(), encoding="utf-8")
     for page in PAGES:
         page.pictures.mkdir(parents=True, exist_ok=True)
         for path, text in {page.path: page_text(page), **pictures(page)}.items():

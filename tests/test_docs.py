@@ -13,6 +13,7 @@ import torch
 
 from cutaway.apps.cli import main
 from cutaway.core.config import field_names
+from cutaway.models.card import Result
 from cutaway.models.registry import presets
 from cutaway.nn.attention import MultiHeadAttention
 from cutaway.training.config import TrainSettings
@@ -54,6 +55,69 @@ def test_its_pictures_are_up_to_date(make: ModuleType, page: Any) -> None:
 
 def test_the_page_on_looking_inside_is_up_to_date(make: ModuleType) -> None:
     assert make.INSIDE.read_text(encoding="utf-8") == make.inside_text(), "make docs writes it anew"
+
+
+@pytest.mark.slow
+def test_the_page_of_published_results_is_up_to_date(make: ModuleType) -> None:
+    assert make.PUBLISHED.read_text(encoding="utf-8") == make.published_text(), "make docs writes it anew"
+
+
+def test_the_page_of_published_results_has_each_of_them(make: ModuleType) -> None:
+    text = make.PUBLISHED.read_text(encoding="utf-8")
+    rows = dict.fromkeys(line.split("`")[1] for line in text.splitlines() if line.startswith("|") and "`" in line)
+    assert set(rows) == {name for name, preset in presets().items() if preset.card.published_results}
+    for name in ("alexnet-2012", "vgg16", "resnet20", "squeezenet-1.1"):
+        preset = presets()[name]
+        for result in preset.card.published_results:
+            other = f"| `{name}` | {preset.card.card.year} | {result.dataset} | {result} |"
+            assert other in text or make.error_text(result) in make.imagenet_row(preset)
+        assert result.dataset != "ImageNet" or make.imagenet_row(preset) in text
+
+
+@pytest.mark.parametrize(
+    ("name", "depth"),
+    [("alexnet", 8), ("vgg16", 16), ("googlenet", 22), ("resnet18", 18), ("resnet50", 50), ("densenet121", 121)],
+)
+def test_depths_are_those_in_the_names_of_networks(make: ModuleType, name: str, depth: int) -> None:
+    assert make.depth_of(presets()[name]) == depth
+
+
+def test_errors_and_accuracies_are_shown_as_errors(make: ModuleType) -> None:
+    def shown(**scores: float) -> str:
+        named = {metric.replace("top", "top-").replace("_", " "): value for metric, value in scores.items()}
+        return str(make.error_text(Result("ImageNet", named, "", "")))
+
+    assert shown(top1_error=24.7, top5_error=7.8) == "24.7 / 7.8"
+    assert shown(top1_accuracy=76.13, top5_accuracy=92.862) == "23.87 / 7.14"
+    assert shown(top1_accuracy=72.0) == "28.0 / –"
+
+
+def test_tables_of_errata_and_notation_are_whole() -> None:
+    for name, columns in (("errata", {4}), ("notation", {2, 3, 4}), ("glossary", {2, 3})):
+        tables = (DOCS / f"{name}.md").read_text(encoding="utf-8").split("\n\n")
+        for table in (part.splitlines() for part in tables if part.startswith("|")):
+            widths = {len(re.findall(r"(?<!\\)\|", line)) - 1 for line in table}
+            assert len(widths) == 1, table[0]
+            assert widths <= columns, table[0]
+
+
+def test_functions_on_the_pages_of_errata_and_notation_exist() -> None:
+    text = "".join((DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("errata", "notation"))
+    names = set(re.findall(r"`cutaway\.((?:\w+\.)*\w+)", text))
+    assert len(names) > 8
+    for name in names:
+        module, _, attribute = f"cutaway.{name}".rpartition(".")
+        try:
+            importlib.import_module(f"{module}.{attribute}")
+        except ModuleNotFoundError:
+            assert hasattr(importlib.import_module(module), attribute), name
+
+
+def test_models_in_errata_can_be_shown() -> None:
+    text = (DOCS / "errata.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`cutaway show ([\w./-]+)`", text))
+    assert len(named) > 5
+    assert named <= set(presets())
 
 
 def test_every_view_says_how_to_read_it_and_where_it_misleads(make: ModuleType) -> None:

@@ -6,6 +6,7 @@ import math
 from math import floor
 from typing import Any, ClassVar
 
+import networkx
 import numpy as np
 import pytest
 import torch
@@ -20,7 +21,7 @@ from cutaway.data.text.corpus_transforms import Masking
 from cutaway.inference.sequence_decoding import PENALTIES, decode_scored
 from cutaway.inspect.gates import gradient_by_lag
 from cutaway.models.gru import gru_step
-from cutaway.models.registry import card, create_model
+from cutaway.models.registry import card, create_model, presets
 from cutaway.models.resnet import Config as ResNetConfig
 from cutaway.models.resnet import ResNet
 from cutaway.models.word2vec import NegativeSampling
@@ -651,3 +652,507 @@ def test_a_wider_beam_can_find_less() -> None:
         decode_scored(Language(), torch.zeros(1, 1), None, target, 5, width, 0.0)[1].exp().item() for width in (1, 2, 3)
     ]
     assert found == pytest.approx([0.135, 0.0175, 0.2], rel=1e-5)
+
+
+# --- images -------------------------------------------------------------------------------------------------------
+
+
+def test_the_maximum_of_a_window_with_a_two_is_two() -> None:
+    window = torch.tensor([[[[0.0, 0.0], [-3.0, 2.0]]]])
+    assert F.max_pool2d(window, 2).item() == 2  # 0 is its second largest number
+
+
+def test_a_ceiling_plus_one_is_one_too_many() -> None:
+    sizes = [F.conv1d(torch.zeros(1, 1, n), torch.zeros(1, 1, 3), stride=2).shape[2] for n in (7, 8)]
+    assert sizes == [3, 3]
+    assert [math.ceil((n - 3) / 2) + 1 for n in (7, 8)] == [3, 4]  # right only where the stride divides n + 2p − k
+
+
+def test_a_sum_from_zero_to_k_has_a_row_and_a_column_too_many() -> None:
+    x, kernel = torch.ones(5, 5), torch.ones(3, 3)
+    assert correlate(x, kernel)[0, 0] == 9 == sum(x[m, n] for m in range(3) for n in range(3))
+    assert sum(x[m, n] for m in range(3 + 1) for n in range(3 + 1)) == 16
+    with pytest.raises(IndexError):
+        kernel[3, 3]  # the last term asks for a weight that there is not
+
+
+def test_a_convolution_of_384_maps_with_1_3_million_weights_is_in_neither_alexnet() -> None:
+    assert sum(p.numel() for p in nn.Conv2d(384, 384, 3).parameters()) == 1_327_104 + 384
+    sizes = {}
+    for name in ("alexnet", "alexnet-2012"):
+        with torch.device("meta"):
+            model: Any = create_model(name)
+        sizes[name] = sum(p.numel() for p in model.conv4.parameters())
+        convolutions = [m for m in model.modules() if isinstance(m, nn.Conv2d)]
+        assert all(m.weight.numel() != 1_327_104 for m in convolutions)
+    assert sizes == {"alexnet": 884_992, "alexnet-2012": 663_936}  # 384 to 256 maps; 384 to 384 in two towers
+
+
+@pytest.mark.parametrize("name", ["vgg11", "vgg16", "vgg19"])
+def test_vgg_pools_five_times(name: str) -> None:
+    with torch.device("meta"):
+        model = create_model(name)
+        pools = [m for m in model.modules() if isinstance(m, nn.MaxPool2d)]
+        assert len(pools) == 5
+        assert all((pool.kernel_size, pool.stride) == (2, 2) for pool in pools)
+        sides = []
+        for pool in pools:
+            pool.register_forward_hook(lambda module, given, out: sides.append(out.shape[-1]))
+        model(torch.zeros(1, 3, 224, 224))
+    assert sides == [112, 56, 28, 14, 7]  # 224 / 2⁵
+    assert not [m for m in model.modules() if isinstance(m, nn.Conv2d) and m.stride != (1, 1)]
+
+
+def test_layer_norm_of_an_image_has_no_weights_by_channel() -> None:
+    x = torch.randn(2, 3, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert nn.LayerNorm((3, 4, 5)).weight.shape == (3, 4, 5)  # one for each entry
+    by_channel = torch.tensor([1.0, 2.0, 3.0]).double()
+    layer = F.layer_norm(x, (3, 4, 5), by_channel[:, None, None].expand(3, 4, 5).contiguous())
+    torch.testing.assert_close(layer, F.group_norm(x, 1, by_channel))  # by channel it is GroupNorm with one group
+    channels_last = F.layer_norm(x.permute(0, 2, 3, 1), (3,), by_channel).permute(0, 3, 1, 2)
+    assert (channels_last - layer).abs().max() > 0.1  # ConvNeXt's: statistics of each pixel
+
+
+def test_the_errors_of_the_winners_are_of_ensembles() -> None:
+    def top5(name: str) -> dict[str, float]:
+        results = card(name).published_results
+        return {r.protocol: r.scores["top-5 error"] for r in results if "Caffe" not in r.source}
+
+    assert top5("googlenet-2014") == {"single crop": 10.07, "7 networks, 144 crops": 6.67}
+    assert top5("resnet152-v1") == {"single crop": 6.7, "10 crops": 5.71, "several scales": 4.49}  # none is 3.57
+
+
+def test_the_transformers_bleu_is_printed_in_two_ways() -> None:
+    results = [r for r in card("transformer-big").published_results if "French" in r.dataset]
+    assert sorted(r.scores["BLEU"] for r in results) == [41.0, 41.8]
+    assert len({r.source for r in results}) == 2
+
+
+# --- residual networks --------------------------------------------------------------------------------------------
+
+
+def outputs_of(*modules: nn.Module) -> list[torch.Tensor]:
+    """Return a list to which every later call of these modules adds its output."""
+    found: list[torch.Tensor] = []
+    for module in modules:
+        module.register_forward_hook(lambda m, given, out: found.append(out[0] if isinstance(out, tuple) else out))
+    return found
+
+
+def blocks_and_branches(net: Any, x: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Return z_0 … z_L of the first stage of a ResNet for images x, and F(z_0) … F(z_{L−1})."""
+    states, branches = [F.relu(net.bn1(net.conv1(x)))], []
+    for block in net.layer1:
+        y = F.relu(block.bn1(block.conv1(states[-1])))
+        branches.append(block.bn2(block.conv2(y)))
+        states.append(F.relu(branches[-1] + states[-1]))
+    return states, branches
+
+
+def test_a_resnet_is_not_the_sum_of_its_branches() -> None:
+    torch.manual_seed(0)
+    net: Any = create_model("resnet20").double()
+    x = torch.randn(16, 3, 32, 32, dtype=torch.float64)
+    with torch.no_grad():
+        states, branches = blocks_and_branches(net, x)
+        torch.testing.assert_close(net.layer1(states[0]), states[-1])  # it is the network's own stage
+        missing = (states[-1] - states[0] - sum(branches)).norm() / states[-1].norm()
+    assert missing > 0.5  # what the ReLUs after the sums cut, three times
+    gpt: Any = create_model("gpt2", vocab_size=50, layers=4, dim=32, heads=2).eval().double()
+    added = outputs_of(*(part for block in gpt.blocks for part in (block.attention, block.mlp)))
+    entered, left = outputs_of(gpt.dropout), outputs_of(gpt.blocks[-1])
+    with torch.no_grad():
+        gpt(torch.arange(20)[None])
+    assert len(added) == 8
+    torch.testing.assert_close(entered[0] + sum(added), left[0])  # nothing after the sums: it holds
+
+
+def test_the_relu_after_the_sum_cuts_the_gradient_of_the_shortcut() -> None:
+    torch.manual_seed(0)
+    net: Any = create_model("resnet20").double()
+    states, _ = blocks_and_branches(net, torch.randn(16, 3, 32, 32, dtype=torch.float64))
+    cut = [(z == 0).double().mean().item() for z in states[1:]]
+    assert min(cut) > 0.2  # of each block's output: there the gradient of the block's input is 0, shortcut or not
+    z = states[0].detach().requires_grad_()
+    z_next = net.layer1[0](z)
+    upstream = torch.randn(z_next.shape, dtype=torch.float64)
+    dead = (z_next == 0).detach()
+    z_next.backward(upstream * dead)
+    assert not z.grad.any()
+
+
+def test_a_state_does_not_depend_on_the_weights_after_it() -> None:
+    generator = torch.Generator().manual_seed(0)
+    z, weight = (torch.randn(4, 4, dtype=torch.float64, generator=generator).requires_grad_() for _ in range(2))
+    before = z.tanh()  # z_l
+    branch = before @ weight  # F(z_l, θ_l)
+    after = before + branch
+    loss = after.square().sum()
+    (at_output,) = torch.autograd.grad(loss, after, retain_graph=True)
+    (gradient,) = torch.autograd.grad(loss, weight, retain_graph=True)
+    assert torch.autograd.grad(before.sum(), weight, allow_unused=True, retain_graph=True) == (None,)  # ∂z_l/∂θ_l
+    torch.testing.assert_close(gradient, before.T @ at_output)  # (∂F/∂θ_l)ᵀ ∂L/∂z_{l+1}
+
+
+# --- attention: rows and columns ----------------------------------------------------------------------------------
+
+
+def attention_of_rows() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return queries, keys (6, 4) and values (6, 3) as rows, and their attention."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(6, d, dtype=torch.float64, generator=generator) for d in (4, 4, 3))
+    return q, k, v, scaled_dot_product(q, k, v)[0]
+
+
+def test_with_tokens_as_columns_the_scores_are_k_transposed_q() -> None:
+    q, k, v, right = attention_of_rows()
+    Q, K, V = q.T, k.T, v.T  # a token is a column: (d, T)
+    assert (Q @ K.T).shape == (4, 4)  # a matrix of dimensions, not of tokens
+    by_column = torch.softmax(K.T @ Q / 2, dim=0)  # column i: the weights of query i
+    torch.testing.assert_close(by_column.sum(0), torch.ones(6).double())
+    torch.testing.assert_close(V @ by_column, right.T)
+    by_row = torch.softmax(Q.T @ K / 2, dim=1)  # the transpose: a query is a row
+    torch.testing.assert_close(V @ by_row.T, right.T)
+
+
+def test_the_softmax_runs_over_the_keys_of_a_query() -> None:
+    q, k, v, right = attention_of_rows()
+    scores = q @ k.T / 2  # G_ij = S(q_i, k_j)
+    torch.testing.assert_close(torch.softmax(scores, 1) @ v, right)
+    over_queries = torch.softmax(scores, 0)  # "column by column"
+    assert (over_queries.sum(1) - 1).abs().max() > 0.3  # no query has weights that sum to 1
+    far = torch.full((6,), 10.0).double()
+    moved = torch.softmax(scores, 0) @ (v + far[:, None])
+    assert (moved - over_queries @ v - 10).abs().max() > 3  # all values moved by 10, and the outputs by another number
+    torch.testing.assert_close(scaled_dot_product(q, k, v + far[:, None])[0], right + 10)
+
+
+def test_one_output_needs_all_values() -> None:
+    q, k, v, right = attention_of_rows()
+    weights = torch.softmax(k @ q[5] / 2, 0)  # softmax(g_6), (6,)
+    torch.testing.assert_close(weights @ v, right[5])  # Σ_j α_6j v_j
+    with pytest.raises(RuntimeError):
+        v[5] @ weights  # V_6ᵀ softmax(G_6): 3 numbers by 6
+    assert (v[5] * weights.sum() - right[5]).abs().max() > 0.3  # and the sum of its weights is 1: only v_6
+
+
+def test_queries_attend_to_keys() -> None:
+    q, k, v, right = attention_of_rows()
+    other_query, other_key = q.clone(), k.clone()
+    other_query[2] += 1
+    other_key[2] += 1
+    changed = [(scaled_dot_product(a, b, v)[0] != right).any(1).tolist() for a, b in ((other_query, k), (q, other_key))]
+    assert changed[0] == [False, False, True, False, False, False]  # the query's own output
+    assert changed[1] == [True] * 6  # a key is read by every query
+    torch.testing.assert_close(attention_weights(q, k).sum(1), torch.ones(6).double())  # a distribution for each query
+
+
+def test_weights_that_depend_on_the_input_multiply_from_the_left() -> None:
+    q, k, v, right = attention_of_rows()
+    w = attention_weights(q, k)  # W(Q, K): (6, 6)
+    torch.testing.assert_close(w @ v, right)
+    with pytest.raises(RuntimeError):
+        v @ w  # (6, 3) by (6, 6)
+
+
+def test_a_projection_is_of_rows_or_of_columns() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, w = torch.randn(4, dtype=torch.float64, generator=generator), torch.randn(3, 4, dtype=torch.float64)
+    torch.testing.assert_close(F.linear(x, w), w @ x)  # a column: W_V x
+    torch.testing.assert_close(F.linear(x, w), x @ w.T)  # a row: xᵀ W_Vᵀ
+    with pytest.raises(RuntimeError):
+        x @ w  # xᵀ W_V
+    square = torch.randn(4, 4, dtype=torch.float64, generator=generator)
+    assert (x @ square - square @ x).abs().max() > 0.1  # of equal sizes there is no error, and another result
+
+
+def test_layer_norms_gains_are_vectors() -> None:
+    assert nn.LayerNorm(768).weight.shape == nn.LayerNorm(768).bias.shape == (768,)
+    model: Any = create_model("gpt2", vocab_size=10, layers=1, dim=64, heads=2)
+    assert model.blocks[0].norm1.weight.shape == (64,)
+    with pytest.raises(RuntimeError):
+        F.layer_norm(torch.zeros(2, 64), (64,), torch.ones(1))
+
+
+def test_gpts_block_is_the_encoders_with_a_mask() -> None:
+    def size(name: str, part: str) -> int:
+        with torch.device("meta"):
+            block = create_model(name, layers=1).get_submodule(part)
+        return sum(p.numel() for p in block.parameters())
+
+    gpt, bert = size("gpt2", "blocks.0"), size("bert-base-uncased", "blocks.0")
+    assert gpt == bert == 12 * 768**2 + 13 * 768 == 7_087_872
+    encoder, decoder = size("transformer-base", "encoder.0"), size("transformer-base", "decoder.0")
+    assert decoder - encoder == 4 * (512**2 + 512) + 2 * 512  # the attention over the source, and its normalization
+    model: Any = create_model("gpt2", vocab_size=10, layers=1, dim=64, heads=2)
+    assert not [name for name, _ in model.named_modules() if "cross" in name]
+
+
+def test_a_query_key_matrix_has_the_rank_of_a_head() -> None:
+    generator = torch.Generator().manual_seed(0)
+    d, d_k = 32, 4
+    w_q, w_k, change = (torch.randn(n, d_k, dtype=torch.float64, generator=generator) for n in (d, d, d_k))
+    w_qk = w_q @ w_k.T
+    assert w_qk.shape == (d, d)
+    assert torch.linalg.matrix_rank(w_qk) == d_k
+    torch.testing.assert_close((w_q @ change) @ (w_k @ torch.linalg.inv(change).T).T, w_qk)  # d_k² numbers are free
+    jacobian = torch.autograd.functional.jacobian(lambda a, b: (a @ b.T).flatten(), (w_q, w_k))
+    columns = torch.cat([part.flatten(1) for part in jacobian], 1)
+    assert torch.linalg.matrix_rank(columns) == 2 * d * d_k - d_k**2 == 240  # of 1024 numbers
+
+
+def test_an_embedding_is_no_encoding() -> None:
+    torch.manual_seed(0)
+    model: Any = create_model("bert-base-uncased", vocab_size=50, layers=1, dim=32, ffn_dim=64, heads=2).eval()
+    texts = torch.tensor([[7, 3, 4], [7, 8, 9]])  # the first token is the same
+    embedded, encoded = model.embedding(texts), outputs_of(model.blocks[0])
+    with torch.no_grad():
+        model(texts)
+    assert torch.equal(embedded[0, 0], embedded[1, 0])
+    assert (encoded[0][0, 0] - encoded[0][1, 0]).abs().max() > 1e-3
+
+
+def test_a_row_of_minus_infinity_is_not_a_number() -> None:
+    hidden = torch.full((1, 3), -math.inf)
+    assert torch.softmax(hidden, 1).isnan().all()
+    q, k, v, _ = (part.float() for part in attention_of_rows())
+    mask = torch.ones(6, 6, dtype=torch.bool)
+    mask[2] = False
+    plain = torch.softmax((q @ k.T / 2).masked_fill(~mask, -math.inf), 1) @ v
+    assert plain[2].isnan().all()
+    assert not scaled_dot_product(q, k, v, mask)[0][2].any()  # 0, and no NaN
+    q.requires_grad_()
+    scaled_dot_product(q, k, v, mask)[0].sum().backward()
+    assert q.grad.isfinite().all()
+
+
+def test_an_odd_dimension_has_a_sine_more() -> None:
+    d = 7
+    table, position = torch.zeros(5, d), torch.arange(5.0)[:, None]
+    angles = position * torch.exp(torch.arange(0, d, 2) * (-math.log(10_000) / d))  # (5, 4)
+    table[:, 0::2] = angles.sin()
+    with pytest.raises(RuntimeError, match="size"):
+        table[:, 1::2] = angles.cos()  # three columns are left for four cosines
+    table[:, 1::2] = angles.cos()[:, : d // 2]
+    torch.testing.assert_close(sinusoids(torch.arange(5), d), table)
+
+
+def test_a_sinusoid_alone_repeats_and_all_of_them_do_not() -> None:
+    table = sinusoids(torch.arange(20_001), 512, torch.float64)
+    assert (table[0, :2] - table[710, :2]).abs().max() < 1e-4  # 710 is 113 turns of 2π
+    assert (table[0] - table[710]).abs().max() > 0.9  # the slower ones have not come back
+    nearest = torch.cdist(table[:1], table[1:]).min()
+    assert nearest > 1  # of 20 000 positions none is close to the first
+    slowest = table[:, -2]  # sin(t / 9647): a quarter of a turn is 15 153 positions
+    assert slowest[:512].max() < 0.06
+    assert slowest[512:].min() > slowest[:512].max()  # what it reads later was never seen in the first 512
+
+
+# --- outputs, losses and sizes ------------------------------------------------------------------------------------
+
+
+def test_leaky_relu_is_monotonic() -> None:
+    x = torch.linspace(-6, 6, 2001, dtype=torch.float64)
+    assert (F.leaky_relu(x, 0.01).diff() > 0).all()
+    for bent in (F.silu, F.gelu, F.mish):
+        assert (bent(x).diff() < 0).any()  # these are not: they fall before they rise
+
+
+def test_a_sigmoid_of_a_sigmoid_is_above_a_half() -> None:
+    z = torch.linspace(-50, 50, 1001, dtype=torch.float64)
+    assert (z.sigmoid().sigmoid() >= 0.5).all()
+    assert z.sigmoid().sigmoid().max() < 0.7311  # σ(1)
+    assert ((z.sigmoid() >= 0.5) == (z >= 0)).all()
+
+
+def test_logits_have_no_activation() -> None:
+    model = create_model("mlp", in_features=4, num_classes=3)
+    logits = model(torch.randn(200, 4, generator=torch.Generator().manual_seed(0)))
+    assert logits.min() < 0 < logits.max()
+    best = torch.full((1, 10), 0.0)
+    best[0, 1] = 1.0  # what sigmoids can say at most
+    assert F.cross_entropy(best, torch.tensor([1])).item() == pytest.approx(1.46, abs=0.005)
+    z = torch.full((1, 10), -1.0, requires_grad=True)
+    F.cross_entropy(z.relu(), torch.tensor([1])).backward()
+    assert not z.grad.any()  # all below 0: the loss is ln 10, and nothing is learned
+
+
+def test_the_rate_scales_a_step_and_the_gradient_directs_it() -> None:
+    steps = []
+    for rate in (0.01, 0.1):
+        weight = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64, requires_grad=True)
+        optimizer = torch.optim.SGD([weight], lr=rate)
+        (weight**2 * torch.tensor([1.0, 4.0, 9.0])).sum().backward()
+        before, gradient = weight.detach().clone(), weight.grad.clone()
+        optimizer.step()
+        steps.append(weight.detach() - before)
+    torch.testing.assert_close(steps[1], 10 * steps[0])  # the size
+    for step in steps:
+        assert F.cosine_similarity(step, -gradient, dim=0).item() == pytest.approx(1.0)  # the direction
+
+
+def test_a_loss_without_parameters_has_no_gradient() -> None:
+    x, w = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        (x @ w).backward()
+    w.requires_grad_()
+    (x @ w).backward()
+    assert w.grad.tolist() == [1.0, 2.0]
+
+
+def test_pytorchs_recurrent_layers_have_two_biases() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 3)
+    lstm, gru = nn.LSTM(3, 4, batch_first=True), nn.GRU(3, 4, batch_first=True)
+    assert sum(p.numel() for p in lstm.parameters()) == 4 * (4 * 3 + 4 * 4 + 2 * 4)
+    assert sum(p.numel() for p in gru.parameters()) == 3 * (4 * 3 + 4 * 4 + 2 * 4)
+    with torch.no_grad():
+        before = [lstm(x)[0], gru(x)[0]]
+        for layer in (lstm, gru):
+            layer.bias_ih_l0 += layer.bias_hh_l0
+            layer.bias_hh_l0.zero_()
+        torch.testing.assert_close(lstm(x)[0], before[0])  # one is enough
+        assert (gru(x)[0] - before[1]).abs().max() > 1e-3  # the reset gate multiplies the second of n
+
+
+def test_pytorchs_update_gate_keeps() -> None:
+    torch.manual_seed(0)
+    cell = nn.GRUCell(3, 4)
+    x, h = torch.randn(2, 3), torch.randn(2, 4)
+    weights = (cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh)
+    step = gru_step(x, (h,), weights, "after")
+    z, n = step["update"], step["candidate"]
+    torch.testing.assert_close(cell(x, h), (1 - z) * n + z * h)
+    torch.testing.assert_close(step["state"], cell(x, h))
+    assert ((1 - z) * h + z * n - cell(x, h)).abs().max() > 0.05  # as J. Chung and others write it
+    with torch.no_grad():
+        for part in weights:
+            part[4:8] *= -1  # σ(−a) = 1 − σ(a): the same network in their notation
+    step = gru_step(x, (h,), weights, "after")
+    torch.testing.assert_close((1 - step["update"]) * h + step["update"] * n, (1 - z) * n + z * h)
+
+
+def test_labels_begin_at_zero() -> None:
+    logits = torch.zeros(2, 3)
+    assert F.cross_entropy(logits, torch.tensor([0, 2])).item() == pytest.approx(math.log(3))
+    with pytest.raises(IndexError):
+        F.cross_entropy(logits, torch.tensor([1, 3]))  # 1 … 3 of three classes
+
+
+def test_sizes_of_networks_have_no_rule() -> None:
+    small = {name: card(name).published_parameters for name in ("softmax", "gru-mnist1d", "cnn1d", "gcn")}
+    assert small == {"softmax": 410, "gru-mnist1d": 5134, "cnn1d": 5210, "gcn": 23_040}
+    counts = [preset.card.published_parameters or 0 for preset in presets().values()]
+    assert max(counts) == card("gpt2-xl").published_parameters == 1_557_611_200  # 0.0016 of a trillion
+
+
+# --- measured -----------------------------------------------------------------------------------------------------
+
+
+def club_accuracy(relu: bool, seed: int) -> tuple[int, float]:
+    """Train a GCN on the karate club by its two leaders: correct members of 32, and the loss at the end."""
+    club = networkx.karate_club_graph()
+    edges = torch.tensor(list(club.edges)).T
+    edges = torch.cat([edges, edges.flip(0)], 1)
+    faction = torch.tensor([int(club.nodes[i]["club"] != "Mr. Hi") for i in range(34)])
+    leaders, others, x = torch.tensor([0, 33]), torch.arange(1, 33), torch.eye(34)
+    torch.manual_seed(seed)
+    model = create_model("gcn", in_features=34, num_classes=2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
+    for _ in range(200):
+        logits = model(x, edges)
+        loss = F.cross_entropy((logits.relu() if relu else logits)[leaders], faction[leaders])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    logits = model.eval()(x, edges)
+    logits = logits.relu() if relu else logits
+    return int((logits[others].argmax(1) == faction[others]).sum()), loss.item()
+
+
+def test_a_relu_after_a_gcn_can_keep_a_leader_from_being_learned() -> None:
+    (right, loss), (with_relu, stuck) = (club_accuracy(relu, seed=6) for relu in (False, True))
+    assert (right, with_relu) == (31, 16)  # of 32
+    assert loss < 0.01 < 0.3 < stuck  # the logit of one leader is 0 for good
+
+
+@pytest.mark.slow
+def test_a_relu_after_a_gcn_costs_accuracy_on_the_karate_club() -> None:
+    found = {relu: [club_accuracy(relu, seed) for seed in range(10)] for relu in (False, True)}
+    mean = {relu: sum(right for right, _ in runs) / 320 for relu, runs in found.items()}
+    stuck = {relu: sum(loss > 0.2 for _, loss in runs) for relu, runs in found.items()}
+    assert mean[False] == pytest.approx(0.966, abs=0.01)
+    assert mean[True] == pytest.approx(0.903, abs=0.02)
+    assert stuck == {False: 0, True: 2}
+
+
+def test_a_regression_with_a_column_and_a_row_learns_the_mean() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(64, 1, generator=generator)
+    y = (2 * x + 1 + 0.1 * torch.randn(64, 1, generator=generator)).squeeze(1)  # (64,)
+    found = {}
+    for squeezed in (True, False):
+        torch.manual_seed(0)
+        model = nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(300):
+            prediction = model(x).squeeze(1) if squeezed else model(x)
+            optimizer.zero_grad()
+            ((prediction - y) ** 2).mean().backward()
+            optimizer.step()
+        rmse = (model(x).squeeze(1) - y).square().mean().sqrt().item()
+        found[squeezed] = (model.weight.item(), rmse)
+    assert found[True] == pytest.approx((2.0, 0.1), abs=0.03)
+    assert found[False][0] == pytest.approx(0.0, abs=1e-3)  # no slope is learned
+    assert found[False][1] == pytest.approx(y.std(unbiased=False).item(), abs=1e-3)
+
+
+@pytest.mark.parametrize(("positions", "generalizes"), [("sinusoids", False), ("alibi", True)])
+def test_sinusoids_do_not_generalize_to_longer_sequences(positions: str, generalizes: bool) -> None:
+    """Trained on 16 letters that repeat after 3 to 6, tested on 16 and on 64. The share of right repeated letters."""
+    length, dim = 16, 48
+    torch.manual_seed(0)
+    net = create_model(
+        "parallel-transformer",
+        vocab_size=length,
+        context_length=4 * length,
+        dim=dim,
+        layers=2,
+        heads=4,
+        ffn_dim=8,
+        order="pre",
+        positions=positions,
+        tie_weights=False,
+    )
+    nn.init.normal_(net.embedding.weight, std=dim**-0.5 if positions == "sinusoids" else 1.0)
+    for block in net.blocks:  # larger than GPT-2's initialization, so that 300 updates are enough
+        for weight in (block.attention.out.weight, *block.attention.qkv.weight.chunk(3)):
+            nn.init.xavier_uniform_(weight.detach())
+    generator = torch.Generator().manual_seed(0)
+
+    def texts(count: int, letters: int) -> tuple[torch.Tensor, torch.Tensor]:
+        x = torch.randint(0, length, (count, letters), generator=generator)
+        period = torch.randint(3, 7, (count, 1), generator=generator)
+        return x.gather(1, torch.arange(letters) % period), torch.arange(1, letters) > period
+
+    def accuracy(letters: int) -> float:
+        x, again = texts(200, letters)
+        with torch.no_grad():
+            right = net(x[:, :-1]).argmax(2) == x[:, 1:]
+        return right[again].float().mean().item()
+
+    steps = 300
+    optimizer = torch.optim.AdamW(net.parameters(), betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 6e-3, total_steps=steps, pct_start=0.1)
+    for _ in range(steps):
+        x, _ = texts(32, length)
+        loss = F.cross_entropy(net(x[:, :-1]).transpose(1, 2), x[:, 1:])
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+    net.eval()
+    short, long = accuracy(length), accuracy(4 * length)
+    assert short > 0.8
+    assert (long > short - 0.07) == generalizes, (short, long)

@@ -252,6 +252,11 @@ def test_a_document_that_was_edited_is_rejected_by_its_key(found: Comparison, tm
     write_json(tmp_path / "compare.json", about)
     with pytest.raises(FileError, match=r"results\[0\].models\[1\].seconds is a string, and must be a number"):
         Comparison(tmp_path)
+    about["results"][0]["models"][1]["seconds"] = 1.5
+    about["compare"]["seeds"] = ["3"]
+    write_json(tmp_path / "compare.json", about)
+    with pytest.raises(FileError, match=r"compare.seeds is a list, and must be an integer"):
+        Comparison(tmp_path)
 
 
 def test_what_is_typed_is_what_is_printed(found: Comparison, capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,6 +41,18 @@ test("a run of one epoch, or one whose loss was never finite, can be drawn", () 
   }
 });
 
+test("a filled series shades its area down to zero, and a line alone has no area", () => {
+  const points = [[0, 0], [1, 2], [2, null], [3, 1]]; // prettier-ignore
+  const draw = (fill) => lines({ title: "A", x: "t", format: "number", log: false, zero: true, mark: null, series: [{ name: "p", fill, points }] }, 600);
+  const areas = (drawn) => all(drawn.svg, "path").filter((path) => path.attributes.class.startsWith("area"));
+  assert.equal(areas(draw(false)).length, 0);
+  const [area] = areas(draw(true));
+  const [curve] = all(draw(true).svg, "path").filter((path) => path.attributes.class.startsWith("curve"));
+  assert.ok(area.attributes.d.startsWith(curve.attributes.d) && area.attributes.d.endsWith("Z"));
+  const ends = area.attributes.d.match(/[\d.]+ [\d.]+/g).map((pair) => pair.split(" ").map(Number));
+  assert.deepEqual(ends.at(-1), ends[0]); // back to the first point, which is at 0
+});
+
 test("dots alone have no line, and what has no name is not named", () => {
   const points = [...Array(40).keys()].map((i) => [i, i % 7]);
   const unnamed = [...Array(30)].map(() => ({ name: "", split: "train", points }));

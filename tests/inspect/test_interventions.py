@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import cutaway
 from cutaway import create_model
 from cutaway.core.errors import ModelError, SettingError, UnknownName
-from cutaway.inspect.ablation import Noise, Replace, Transplant, Zero, ablate, intervene, patch
+from cutaway.inspect.ablation import Noise, Replace, Scale, Transplant, Zero, ablate, intervene, patch
 from cutaway.inspect.captures import Site, capture
 from cutaway.models.base import as_output_tuple
 from cutaway.nn import graphs
@@ -462,3 +462,46 @@ def test_inputs_of_another_length_are_rejected() -> None:
 def test_a_place_says_which_run_it_means() -> None:
     assert (Site("a.b").name, Site("a.b").run) == ("a.b", None)
     assert (Site("a.b#12").name, Site("a.b#12").run) == ("a.b", 12)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "transformer-encoder", "vit-base/16"])
+def test_weights_of_heads_are_those_of_the_columns_of_w_o(name: str) -> None:
+    """[α₁ head₁ ‖ … ‖ α_h head_h] W_O, and the gradient of α too."""
+    model, inputs = small(name)
+    attention = model.get_submodule("blocks.1.attention")
+    weights = torch.linspace(-1, 2, attention.heads).requires_grad_()
+    all_heads = range(attention.heads)
+    before = answer(model, inputs)
+    with intervene(model, Scale("blocks.1.attention", weights, head=all_heads)):
+        found = model(*inputs)
+    (slope,) = torch.autograd.grad(found.square().sum(), weights)
+    assert slope.abs().min() > 0
+    plain = attention.out.weight.detach().clone()
+    with torch.no_grad():
+        attention.out.weight *= weights.repeat_interleave(attention.value_dim)
+        torch.testing.assert_close(found, model(*inputs), rtol=1e-4, atol=1e-5)
+        attention.out.weight.copy_(plain)
+    assert not torch.allclose(found, before)
+    assert torch.equal(answer(model, inputs, Scale("blocks.1.attention", 1.0, head=all_heads)), before)
+    third = answer(model, inputs, Scale("blocks.1.attention", 0.0, head=0))
+    assert torch.equal(third, answer(model, inputs, Zero("blocks.1.attention", head=0)))
+    with pytest.raises(ModelError, match=r"^Invalid shape \(2, 1\) of the factor"):
+        answer(model, inputs, Scale("blocks.1.attention", torch.ones(2), head=all_heads))
+
+
+def test_a_factor_scales_outputs_and_heads_of_graph_attention() -> None:
+    model, inputs = small("gpt2")
+    with torch.no_grad(), intervene(model, Scale("blocks.0.mlp", 3.0, position=2)), capture(model) as seen:
+        model(*inputs)
+    changed = seen["features"]["blocks.0.mlp"]
+    with torch.no_grad(), capture(model, "features") as seen:
+        model(*inputs)
+    expected = seen["features"]["blocks.0.mlp"]
+    expected[:, 2] *= 3
+    torch.testing.assert_close(changed, expected)
+    model, inputs = small("gat")
+    heads = model.get_submodule("layers.0").heads
+    weights = torch.arange(heads, dtype=torch.float32)
+    one_by_one = [Scale("layers.0", float(weights[h]), head=h) for h in range(heads)]
+    found = answer(model, inputs, Scale("layers.0", weights, head=range(heads)))
+    torch.testing.assert_close(found, answer(model, inputs, *one_by_one))

@@ -18,6 +18,7 @@ from cutaway.core.spec import (
     Horizon,
     Image,
     ImageSpec,
+    ImageTokens,
     Links,
     Mask,
     Masked,
@@ -68,6 +69,7 @@ SPECS: list[Spec] = [
     ),
     ImageSpec(3, 32, 32, Image(NAMES, 3072)),
     ImageSpec(1, 32, 32, Noise(NAMES, 1024)),
+    ImageSpec(1, 32, 32, ImageTokens(NAMES, 1024, cells=(1,) * 9)),
     PairSpec(29, 17, Tokens(29, 0, 1, 13), joint_vocab=True),
     ImageSpec(1, 32, 32, Tokens(29, 0, 1, 13)),
 ]
@@ -76,6 +78,7 @@ DECIDED = (
     "target_vocab_size",
     "in_features",
     "in_channels",
+    "colors",
     "steps",
     "horizon",
     "known_future",

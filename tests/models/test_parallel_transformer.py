@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 from typing import Any
@@ -12,12 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway import create_model
+from cutaway import create_model, inspect
 from cutaway.core.errors import ModelError
 from cutaway.core.spec import Classes, NextToken, TextSpec, Value
 from cutaway.inspect.layers import layer_table
 from cutaway.models.parallel_transformer import CARD, ORDERS, PRESETS, Config, Model
 from cutaway.models.registry import preset
+from cutaway.nn.attention import query_key
+from cutaway.nn.decode_fast_path import DecodeFastPath
+from cutaway.nn.position import alibi, rotation
 from cutaway.verify import oracle_for
 from cutaway.verify.compare import BOUND, compare
 
@@ -52,6 +56,20 @@ def tokens(*shape: int, seed: int = 0) -> Tensor:
         {"strengths": (0.3, -0.7), "kv_heads": 1},
         {"ffn_dim": 17, "heads": 6, "kv_heads": 2},
         {"heads": 1, "layers": 5},
+        {"norm": "none", "strengths": (0.5, -2.0)},
+        {"norm": "none", "order": "pre"},
+        {"norm": "none", "order": "post", "positions": "none"},
+        {"base": 50.0},
+        {"positions": "alibi"},
+        {"positions": "alibi", "heads": 4, "head": "classes"},
+        {"positions": "alibi", "heads": 6, "kv_heads": 2},
+        {"positions": "sinusoids"},
+        {"positions": "sinusoids", "base": 50.0, "tie_weights": False},
+        {"positions": "learned"},
+        {"positions": "none"},
+        {"score": "bilinear"},
+        {"score": "bilinear", "positions": "alibi", "order": "pre"},
+        {"score": "bilinear", "positions": "none", "base": 50.0, "heads": 4},
     ],
     ids=str,
 )
@@ -62,12 +80,21 @@ def test_outputs_and_gradients_are_the_loops(changes: dict[str, Any]) -> None:
     assert measured.gradients <= BOUND, measured.worst
 
 
-def test_other_strengths_are_noticed() -> None:
-    oracle = oracle_for(NAME, dataclasses.replace(SMALL, strengths=(1.0, 0.9)))
+@pytest.mark.parametrize(
+    "changes",
+    [{"strengths": (1.0, 0.9)}, {"positions": "alibi"}, {"positions": "none"}, {"base": 9_999.0}],
+    ids=str,
+)
+def test_other_settings_are_noticed(changes: dict[str, Any]) -> None:
+    oracle = oracle_for(NAME, dataclasses.replace(SMALL, **changes))
     assert not compare(Model(SMALL), oracle, torch.Generator().manual_seed(1)).equal
 
 
-@pytest.mark.parametrize("changes", [{"order": "pre"}, {"kv_heads": 1}], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [{"order": "pre"}, {"kv_heads": 1}, {"norm": "none"}, {"positions": "learned"}, {"score": "bilinear"}],
+    ids=str,
+)
 def test_another_network_does_not_even_fit(changes: dict[str, Any]) -> None:
     oracle = oracle_for(NAME, dataclasses.replace(SMALL, **changes))
     with pytest.raises(ValueError, match=r"counterpart|does not fit"):
@@ -133,13 +160,29 @@ def test_position_of_a_token_changes_the_output() -> None:
     assert (model(ids) - model(swapped))[:, -1].abs().max() > 1e-6
 
 
-@pytest.mark.parametrize("head", ["next", "classes"])
-def test_it_keeps_the_contract(head: str) -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"head": "classes"},
+        {"norm": "none"},
+        {"positions": "alibi"},
+        {"positions": "learned"},
+        {"score": "bilinear"},
+    ],
+    ids=str,
+)
+def test_it_keeps_the_contract(changes: dict[str, Any]) -> None:
     torch.manual_seed(0)
-    model, ids = Model(dataclasses.replace(SMALL, head=head, dropout=0.1)), tokens(3, 12)
-    mask = torch.arange(12) < torch.tensor([12, 5, 1])[:, None]
+    head = changes.get("head", "next")
+    length = 16 if "positions" in changes else 12  # a learned table has no gradient beyond the text
+    model, ids = Model(dataclasses.replace(SMALL, dropout=0.1, **changes)), tokens(3, length)
+    with torch.no_grad():
+        for parameter in model.parameters():  # without normalization the first gradients are tiny
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    mask = torch.arange(length) < torch.tensor([length, 5, 1])[:, None]
     y = model.train()(ids, mask)
-    assert y.shape == ((3, 12, 23) if head == "next" else (3, 2))
+    assert y.shape == ((3, length, 23) if head == "next" else (3, 2))
     y.backward(torch.randn(y.shape))
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
@@ -188,6 +231,10 @@ def test_a_config_fits_a_data_set_and_is_set_as_typed() -> None:
         ("ffn_dim", 0),
         ("dropout", -0.1),
         ("order", "sandwich"),
+        ("norm", "batch"),
+        ("positions", "relative"),
+        ("base", 0.5),
+        ("score", "additive"),
         ("strengths", (1.0,)),
         ("strengths", (1.0, float("nan"))),
         ("head", "tags"),
@@ -197,3 +244,91 @@ def test_a_config_fits_a_data_set_and_is_set_as_typed() -> None:
 def test_bad_values_are_rejected_by_name(field: str, value: Any) -> None:
     with pytest.raises(ModelError, match=f"^Invalid {field}="):
         Config(**{field: value})
+
+
+FORMS: tuple[dict[str, Any], ...] = (
+    {"positions": "alibi"},
+    {"positions": "alibi", "heads": 6, "kv_heads": 2},
+    {"positions": "sinusoids"},
+    {"positions": "learned"},
+    {"positions": "none", "norm": "none"},
+    {"base": 20.0},
+    {"score": "bilinear"},
+    {"score": "bilinear", "positions": "alibi", "norm": "none", "order": "post"},
+)
+
+
+@pytest.mark.parametrize("changes", FORMS, ids=str)
+@torch.no_grad()
+def test_every_form_continues_from_a_cache(changes: dict[str, Any]) -> None:
+    """Token by token, with the fast path too, and from texts of two lengths with padding on the left."""
+    model, ids = small(**changes), tokens(2, 9)
+    whole = model(ids)
+    logits, cache = model.extend(ids[:, :4], every=True)
+    torch.testing.assert_close(logits, whole[:, :4], rtol=1e-10, atol=1e-12)
+    lean = DecodeFastPath(model)
+    for t in range(4, 9):
+        with lean() if t % 2 else contextlib.nullcontext():
+            logits, cache = model.extend(ids[:, t : t + 1], None, cache)
+        torch.testing.assert_close(logits, whole[:, t], rtol=1e-10, atol=1e-12)
+
+    padded, mask = torch.cat([ids[:, :2], ids], 1), torch.ones(2, 11, dtype=torch.bool)
+    mask[:, :2] = False
+    torch.testing.assert_close(model(padded, mask)[:, 2:], whole, rtol=1e-10, atol=1e-12)
+    _, cache = model.extend(padded[:, :6], mask[:, :6])
+    for t in range(6, 11):
+        logits, cache = model.extend(padded[:, t : t + 1], None, cache)
+        torch.testing.assert_close(logits, whole[:, t - 2], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("changes", FORMS, ids=str)
+@torch.no_grad()
+def test_captured_weights_of_every_form_are_the_textbooks(changes: dict[str, Any]) -> None:
+    model, ids = small(layers=1, **changes), tokens(2, 6)
+    block, seen = model.blocks[0], torch.ones(6, 6, dtype=torch.bool).tril()[None, None]
+    with inspect.capture(model, "attention") as found:
+        model(ids)
+    weights = found["attention"]["blocks.0.attention"]
+    if model.config.positions == "alibi":
+        seen = alibi(seen, model.config.heads, torch.float64)
+    z = model._embed(ids, torch.arange(6))
+    first = z if model.config.order == "post" else block.norm1(z)
+    positions = rotation(torch.arange(6), block.attention.key_dim, torch.float64, model.config.base)
+    expected = block.attention.textbook(first, mask=seen, positions=positions)[1]
+    torch.testing.assert_close(weights, expected, rtol=1e-10, atol=1e-12)
+
+
+@torch.no_grad()
+def test_a_bilinear_score_with_the_product_of_two_matrices_is_the_factored_network() -> None:
+    factored, whole = small(positions="alibi"), small(positions="alibi", score="bilinear")
+    tensors = factored.state_dict()
+    for i in range(2):
+        q, k, v = tensors[f"blocks.{i}.attention.qkv.weight"].split(24)
+        heads = [query_key(a, b).mT for a, b in zip(q.split(8), k.split(8))]
+        tensors[f"blocks.{i}.attention.qkv.weight"] = torch.cat([*heads, v])
+    whole.load_state_dict(tensors)
+    ids = tokens(2, 9)
+    torch.testing.assert_close(whole(ids), factored(ids), rtol=1e-10, atol=1e-12)
+    free = small(score="bilinear").blocks[0].attention.qkv.weight[:24]
+    assert torch.linalg.matrix_rank(free) == 24  # of the factored one at most d_k = 8
+    assert all(torch.linalg.matrix_rank(head) == 8 for head in heads)
+
+
+def test_keys_of_a_bilinear_score_are_cached_once() -> None:
+    _, cache = small(score="bilinear").extend(tokens(2, 5))
+    keys, values = cache.layers[0].known()
+    assert (keys.shape, values.shape) == ((2, 1, 5, 24), (2, 3, 5, 8))
+
+
+def test_a_bilinear_score_has_its_own_keys() -> None:
+    with pytest.raises(ModelError, match=r"^Invalid kv_heads=1: must be auto or heads=8 with score=bilinear"):
+        Config(score="bilinear", kv_heads=1)
+
+
+@pytest.mark.parametrize(("positions", "equal"), [("none", True), ("alibi", False), ("learned", False)])
+@torch.no_grad()
+def test_only_positions_tell_equal_tokens_apart(positions: str, equal: bool) -> None:
+    """Two earlier tokens exchanged: without positions one layer cannot notice."""
+    model, ids = small(layers=1, positions=positions), tokens(1, 6)
+    swapped = ids[:, [3, 1, 2, 0, 4, 5]]
+    assert torch.allclose(model(ids)[:, -1], model(swapped)[:, -1]) == equal

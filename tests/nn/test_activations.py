@@ -143,3 +143,12 @@ def test_leaky_relu_has_the_slope_that_its_name_holds(slope: float) -> None:
 def test_only_leaky_relu_has_a_slope_and_it_is_a_number(name: str) -> None:
     with pytest.raises(UnknownName, match=r"leaky_relu:0\.2 is leaky ReLU with the slope 0\.2"):
         formula(name)
+
+
+def test_swish_is_silu() -> None:
+    z = torch.linspace(-4, 4, 9)
+    assert isinstance(activation("swish"), torch.nn.SiLU)
+    assert formula("swish") == formula("silu")
+    assert torch.equal(activation("swish")(z), torch.nn.functional.silu(z))
+    with pytest.raises(UnknownName):
+        activation("swish:0.2")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from cutaway.core.errors import ModelError
-from cutaway.nn.normalization import batch_norm, layer_norm, local_response_norm, rms_norm
+from cutaway.nn.normalization import batch_norm, group_norm, layer_norm, local_response_norm, rms_norm
 
 assert_close = torch.testing.assert_close
 
@@ -192,3 +192,28 @@ def test_scale_and_shift_are_lost_but_rms_keeps_a_shift(scale: float, shift: flo
 def test_invalid_fields_are_rejected_by_name(call: Callable[[], object], words: str) -> None:
     with pytest.raises(ModelError, match=words):
         call()
+
+
+@pytest.mark.parametrize("groups", [1, 2, 6])
+@pytest.mark.parametrize("shape", [(3, 6), (2, 6, 5), (2, 6, 4, 3)])
+def test_group_norm_is_pytorchs(shape: tuple[int, ...], groups: int) -> None:
+    if len(shape) == 2 and groups == 6:
+        groups = 3  # PyTorch refuses one value in each group
+    x, weight, bias = draw(0, *shape), draw(1, 6), draw(2, 6)
+    same_with_gradients(
+        lambda x, w, b: group_norm(x, groups, w, b, eps=1e-3),
+        lambda x, w, b: F.group_norm(x, groups, w, b, eps=1e-3),
+        x,
+        weight,
+        bias,
+    )
+    assert_close(group_norm(x, groups), F.group_norm(x, groups))
+
+
+def test_group_norm_of_one_group_is_layer_norm_of_images_with_a_weight_for_each_channel() -> None:
+    x, weight, bias = draw(0, 2, 6, 4, 3), draw(1, 6), draw(2, 6)
+    by_channel = [v[:, None, None].expand(6, 4, 3) for v in (weight, bias)]
+    assert_close(group_norm(x, 1, weight, bias), layer_norm(x, (6, 4, 3), *by_channel))
+    assert_close(group_norm(x, 6), F.instance_norm(x))
+    with pytest.raises(ValueError, match="groups=4"):
+        group_norm(x, 4)

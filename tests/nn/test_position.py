@@ -12,7 +12,16 @@ from torch import Tensor
 
 from cutaway.core.errors import ModelError
 from cutaway.nn.attention import causal_mask, merge_masks, scaled_dot_product
-from cutaway.nn.position import RelativeBias, distance_buckets, grid_sinusoids, rotary, rotation, sinusoids
+from cutaway.nn.position import (
+    RelativeBias,
+    alibi,
+    alibi_slopes,
+    distance_buckets,
+    grid_sinusoids,
+    rotary,
+    rotation,
+    sinusoids,
+)
 from cutaway.verify.libraries import make_torchvision_importable
 
 
@@ -168,3 +177,57 @@ def test_buckets_that_cannot_be_are_rejected_by_name(changes: dict[str, int], fi
 def test_an_odd_number_has_no_pairs() -> None:
     with pytest.raises(ModelError, match=r"^Invalid dim=5: must be even"):
         rotary(normal(1, 1, 2, 5), torch.arange(2))
+
+
+# --- the base -----------------------------------------------------------------------------------------------------
+
+
+def test_base_sets_the_slowest_angle() -> None:
+    table = sinusoids(torch.arange(50), 8, torch.float64, base=16.0)
+    for p, i in ((1, 0), (7, 2), (49, 3)):
+        assert table[p, 2 * i].item() == pytest.approx(math.sin(p / 16 ** (i / 4)), abs=1e-12)
+    assert torch.equal(sinusoids(torch.arange(50), 8, base=10_000.0), sinusoids(torch.arange(50), 8))
+    x, places = normal(1, 2, 50, 8), torch.arange(50)
+    turned = rotary(x, places, base=16.0)
+    assert torch.equal(turned, rotary(x, rotation(places, 8, x.dtype, base=16.0)))
+    assert not torch.allclose(turned, rotary(x, places))
+
+
+# --- ALiBi --------------------------------------------------------------------------------------------------------
+
+
+def test_slopes_are_those_of_the_paper() -> None:
+    assert alibi_slopes(8).tolist() == [2**-i for i in range(1, 9)]  # section 3
+    assert alibi_slopes(16).tolist() == pytest.approx([2 ** (-i / 2) for i in range(1, 17)])
+    assert alibi_slopes(6).tolist() == pytest.approx([2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3])
+    assert alibi_slopes(1).tolist() == [2**-8]
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3, 4, 6, 8, 12, 20])
+def test_weights_with_alibi_are_those_of_blooms_bias(heads: int) -> None:
+    """BLOOM adds slope · position of the key, which is the same for every query up to a constant."""
+    make_torchvision_importable()
+    from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+
+    mask = torch.tensor([[False, False, True, True, True, True], [True] * 6])
+    visible = mask[:, None, None] & causal_mask(6, 6)
+    theirs = build_alibi_tensor(mask, heads, torch.float64).view(2, heads, 1, 6)
+    q, k, v = (normal(2, heads, 6, 4, seed=i) for i in range(3))
+    _, weights = scaled_dot_product(q, k, v, alibi(visible, heads, torch.float64))
+    _, expected = scaled_dot_product(q, k, v, merge_masks(theirs, visible))
+    torch.testing.assert_close(weights, expected, rtol=1e-5, atol=1e-6)  # their slopes are float32
+
+
+def test_alibi_is_a_slope_times_the_distance() -> None:
+    found = alibi(causal_mask(3, 5)[None, None], 2, torch.float64)
+    assert found.shape == (1, 2, 3, 5)
+    for t in range(3):
+        for s in range(5):
+            distance = t + 2 - s
+            expected = -(2**-8) * distance if distance >= 0 else -math.inf
+            assert found[0, 1, t, s].item() == expected
+
+
+def test_a_token_that_is_not_visible_adds_no_distance() -> None:
+    visible = torch.tensor([[True, False, False, True, True]])[None]  # a branch of a tree, or padding
+    assert alibi(visible, 1)[0, 0].mul(2**8).tolist() == [-2, -math.inf, -math.inf, -1, 0]

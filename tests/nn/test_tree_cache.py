@@ -19,13 +19,15 @@ SIZES = {"vocab_size": WORDS, "context_length": 24, "dim": 8, "layers": 2, "head
 MODELS: dict[str, Any] = {
     "gpt2": {**SIZES, "dropout": 0.0},
     "parallel-transformer": {**SIZES, "dropout": 0.0},
+    "parallel-transformer, alibi": {**SIZES, "dropout": 0.0, "positions": "alibi"},
+    "parallel-transformer, bilinear": {**SIZES, "dropout": 0.0, "score": "bilinear"},
 }
 
 
 def made(name: str) -> Any:
     """The model in float64, its random weights large enough that what a token sees matters."""
     torch.manual_seed(3)
-    model = create_model(name, **MODELS[name]).double().eval()
+    model = create_model(name.partition(",")[0], **MODELS[name]).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(4)

@@ -9,13 +9,13 @@ import pytest
 import torch
 from scipy.linalg import sqrtm
 
-from cutaway.core.spec import Image, ImageSpec, Noise, from_json, to_json
-from cutaway.tasks.image_generation import Denoising, LikelihoodBound, frechet_distance
+from cutaway.core.spec import Image, ImageSpec, ImageTokens, Noise, from_json, to_json
+from cutaway.tasks.image_generation import Denoising, LikelihoodBound, TokenLikelihood, frechet_distance
 from cutaway.tasks.task import task_for
 
 
-@pytest.mark.parametrize("kind", [Image, Noise])
-def test_a_target_goes_through_json(kind: type[Image | Noise]) -> None:
+@pytest.mark.parametrize("kind", [Image, Noise, ImageTokens])
+def test_a_target_goes_through_json(kind: type[Image | Noise | ImageTokens]) -> None:
     spec = ImageSpec(1, 8, 8, kind(("a", "b"), 64))
     assert from_json(to_json(spec)) == spec
     assert task_for(spec).name == "image generation"
@@ -52,3 +52,29 @@ def test_the_frechet_distance_is_that_of_scipys_square_root() -> None:
     assert frechet_distance(first, second) == pytest.approx(expected, rel=1e-9)
     assert frechet_distance(second, first) == pytest.approx(expected, rel=1e-9)
     assert frechet_distance(first, first) == pytest.approx(0, abs=1e-9)
+
+
+def test_the_likelihood_of_tokens_is_that_of_the_pixels_one_after_another() -> None:
+    task = TokenLikelihood(ImageTokens(size=6, cells=(1, 4)), (3, 1, 2))  # 2 pixels of 3 channels
+    logits = torch.tensor([[[0.0, 1.0], [2.0, 0.0]], [[1.0, 1.0], [0.0, 3.0]]])
+    target = torch.tensor([[1, 0], [0, 0]])
+    p = [[1 / (1 + math.exp(-1)), 1 / (1 + math.exp(-2))], [0.5, 1 / (1 + math.exp(3))]]
+    nats = [-sum(map(math.log, of)) for of in p]
+    assert task.loss(logits, target).item() / task.loss_denominator(target) == pytest.approx(sum(nats) / 4)
+    kept = task.summarize_outputs(logits, target)
+    found = task.metrics(kept, target)
+    assert found["loss"].value == pytest.approx(sum(nats) / 4)
+    assert found["bits_per_token"].value == pytest.approx(sum(nats) / 4 / math.log(2))
+    bits = [(nats[0] + math.log(4)) / 6 / math.log(2), nats[1] / 6 / math.log(2)]
+    assert found["bits_per_dimension"].value == pytest.approx(sum(bits) / 2)
+    assert found["accuracy"].value == pytest.approx(0.75)
+    assert [row["bits_per_dimension"] for row in task.predictions(kept)] == pytest.approx(bits)
+    assert task.fast_metrics(kept, target)["bits_per_dimension"] == pytest.approx(sum(bits) / 2)
+
+
+def test_the_baseline_of_tokens_is_a_histogram_of_each_pixel() -> None:
+    task = TokenLikelihood(ImageTokens(size=2, cells=(1, 4)), (1, 1, 2))
+    train = torch.tensor([[0, 1], [0, 1], [0, 0]])
+    found = task.baseline(train, torch.tensor([[0, 1]]))
+    value = (-math.log2(4 / 5) - math.log2(3 / 5) + math.log2(4)) / 2
+    assert found == {"name": "independent-pixel histogram baseline", "value": pytest.approx(value)}

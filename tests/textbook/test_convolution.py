@@ -428,3 +428,39 @@ def test_a_layer_over_frames_too_is_pytorchs_and_scipys(method: str) -> None:
     torch.testing.assert_close(found, expected)
     alone = correlate(x[:1, :1], w[:1, :1], method=method)[0, 0]
     torch.testing.assert_close(alone, torch.from_numpy(scipy.signal.correlate(x[0, 0], w[0, 0], mode="valid")))
+
+
+@pytest.mark.parametrize("padding", ["same", "circular"])
+def test_a_linear_operation_equivariant_to_circular_shifts_is_the_convolution_with_its_impulse_response(
+    padding: str,
+) -> None:
+    """Only `circular` is equivariant on a ring: with `same` the response to one impulse does not predict the rest."""
+    g = torch.Generator().manual_seed(0)
+    w, x = (torch.randn(n, generator=g, dtype=torch.float64) for n in (5, 16))
+
+    def operation(signal: Tensor) -> Tensor:
+        return correlate(correlate(signal, w, padding=padding), w.flip(0) + 1, padding=padding)
+
+    impulse = torch.zeros(16, dtype=torch.float64)
+    impulse[0] = 1
+    h = operation(impulse)
+    predicted = torch.stack([x[j] * h.roll(j) for j in range(16)]).sum(0)
+    assert torch.allclose(operation(x), predicted) == (padding == "circular")
+    if padding == "circular":
+        spectra = torch.fft.fft(x) * torch.fft.fft(h)
+        assert torch.allclose(operation(x), torch.fft.ifft(spectra).real)
+
+
+def test_the_matrix_of_an_integral_operator_with_a_kernel_of_differences_is_the_convolution_matrix() -> None:
+    dt = 1 / 8
+    t = torch.arange(-4, 4, dt, dtype=torch.float64)
+    f = torch.exp(-(t**2))
+
+    def decay(t: Tensor) -> Tensor:
+        return torch.where(t >= 0, torch.exp(-t.clamp(min=0)), 0.0)
+
+    H = decay(t[:, None] - t[None, :])  # H(u, t) = g(u − t)
+    lags = torch.arange(-(len(t) - 1), len(t), dtype=torch.float64) * dt
+    matrix = convolution_matrix(decay(lags), len(t), padding="full")[len(t) - 1 : 2 * len(t) - 1]
+    assert torch.allclose(H, matrix)
+    assert torch.allclose(H @ f * dt, convolve(f, decay(lags), padding="full")[len(t) - 1 : 2 * len(t) - 1] * dt)

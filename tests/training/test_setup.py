@@ -11,6 +11,7 @@ import torch
 
 from cutaway.core.errors import ModelError, SettingError, UnknownName
 from cutaway.core.files import write_json
+from cutaway.data.synthetic import write_example
 from cutaway.training.batches import epoch_batches
 from cutaway.training.cost_estimate import estimate_cost
 from cutaway.training.device import DeviceContext
@@ -91,6 +92,22 @@ def test_a_forecast_is_learned_in_400_steps_at_least_unless_the_person_says_how_
     assert setup_training("lstm", str(tmp_path / "short.csv"), forecast).settings.batch_size == 16
     notes = setup_training("patchtst-small", str(tmp_path / "short.csv"), forecast).data.notes
     assert "training has 400 steps at least, here epochs=80 with batch_size=16" in notes[-1]
+
+
+def test_word_vectors_of_a_short_text_are_trained_for_enough_steps_unless_the_length_is_set(tmp_path: Path) -> None:
+    write_example("days.txt", tmp_path)
+    (tmp_path / "tiny.txt").write_text("the cat sleeps . " * 40)
+
+    def epochs(name: str, **given: object) -> int:
+        return setup_training("word2vec-skipgram", str(tmp_path / name), given).settings.epochs
+
+    found = setup_training("word2vec-skipgram", str(tmp_path / "days.txt"), {})
+    steps = len(found.data.splits["train"].plan(found.settings.batch_size, torch.Generator()))
+    assert found.settings.epochs == math.ceil(3000 / steps) > 20
+    assert f"here epochs={found.settings.epochs}" in found.data.notes[-1]
+    assert epochs("tiny.txt", val=0) == 100
+    assert epochs("days.txt", epochs=5) == 5
+    assert epochs("days.txt", batch_size=32) == 5
 
 
 def test_the_seed_decides_the_weights() -> None:

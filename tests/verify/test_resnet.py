@@ -11,7 +11,7 @@ from torch import nn
 
 from cutaway.checkpoints.torchvision import read_checkpoint, write_checkpoint
 from cutaway.models.registry import preset
-from cutaway.models.resnet import PRESETS, Config, ResNet
+from cutaway.models.resnet import PRESETS, Config, PreActivationBlock, ResNet
 from cutaway.verify import Oracle, OracleMissing, images, oracle_for
 from cutaway.verify.compare import compare, copy_weights
 
@@ -23,6 +23,22 @@ BOTTLENECKS = Config(layers=(1, 1, 1, 1), block="bottleneck", num_classes=5)
 def test_all_shortcuts_of_the_cifar_family(shortcut: str) -> None:
     config = dataclasses.replace(PRESETS["resnet20"], shortcut=shortcut, in_channels=1, num_classes=4)
     assert compare(ResNet(config), oracle_for("resnet20", config), torch.Generator().manual_seed(1)).equal
+
+
+@pytest.mark.parametrize("shortcut", ["A", "B", "none"])
+@pytest.mark.parametrize("block", ["basic", "bottleneck"])
+def test_all_shortcuts_and_blocks_with_order_pre(block: str, shortcut: str) -> None:
+    config = Config(
+        layers=(2, 2), block=block, width=4, stem="cifar", shortcut=shortcut, order="pre", in_channels=1, num_classes=4
+    )
+    assert compare(ResNet(config), oracle_for("resnet20-v2", config), torch.Generator().manual_seed(1)).equal
+
+
+def test_the_oracle_of_order_pre_sees_a_shortcut_from_the_wrong_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PreActivationBlock, "shortcut_path", lambda block, x, a=None: block.downsample(x))
+    config = Config(layers=(2, 2), width=4, stem="cifar", order="pre", num_classes=4)
+    measured = compare(ResNet(config), oracle_for("resnet20-v2", config), torch.Generator().manual_seed(1))
+    assert min(measured.outputs, measured.gradients) > 1e-2
 
 
 @pytest.mark.slow

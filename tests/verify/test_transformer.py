@@ -31,6 +31,7 @@ def measured(config: Config) -> bool:
         {"decoder_layers": 1},
         {"decoder_layers": 3, "heads": 1},
         {"dropout": 0.5, "ffn_dim": 5},
+        {"base": 50.0},
     ],
     ids=lambda changes: ",".join(f"{k}={v}" for k, v in changes.items()),
 )

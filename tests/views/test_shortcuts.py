@@ -17,9 +17,11 @@ from cutaway.views.subject import Subject, open_model
 from ..small import small
 
 
-def opened(shortcut: str, block: str = "basic") -> Subject:
+def opened(shortcut: str, block: str = "basic", order: str = "post") -> Subject:
     torch.manual_seed(0)
-    config = resnet.Config(layers=(2, 2), width=4, stem="cifar", shortcut=shortcut, block=block, num_classes=3)
+    config = resnet.Config(
+        layers=(2, 2), width=4, stem="cifar", shortcut=shortcut, block=block, order=order, num_classes=3
+    )
     return open_model(resnet.Model(config).double(), torch.randn(3, 3, 8, 8, dtype=torch.float64))
 
 
@@ -46,9 +48,10 @@ def by_hand(subject: Subject, cut: str) -> list[float]:
     return found
 
 
+@pytest.mark.parametrize("order", ["post", "pre"])
 @pytest.mark.parametrize(("shortcut", "block"), [("A", "basic"), ("B", "basic"), ("B", "bottleneck")])
-def test_each_part_is_what_is_left_where_the_other_is_cut(shortcut: str, block: str) -> None:
-    subject = opened(shortcut, block)
+def test_each_part_is_what_is_left_where_the_other_is_cut(shortcut: str, block: str, order: str) -> None:
+    subject = opened(shortcut, block, order)
     before = {name: x.clone() for name, x in subject.model.state_dict().items()}
     found = path_norms(subject)
     assert [direct for direct, _ in found] == pytest.approx(by_hand(subject, "layers"), rel=1e-9, abs=1e-12)

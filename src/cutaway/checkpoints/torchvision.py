@@ -33,7 +33,7 @@ COUNTER = "num_batches_tracked"  # absent in files older than PyTorch 0.4.1
 WRAPPERS = ("module.", "_orig_mod.")  # prefixes by DataParallel and torch.compile
 
 # Fields that follow from a file or do not affect weights. They may differ from the preset.
-FREE_FIELDS = ("in_channels", "num_classes", "image_size", "auxiliary", "dropout", "recompute")
+FREE_FIELDS = ("in_channels", "num_classes", "image_size", "auxiliary", "dropout", "drop_path_rate", "recompute")
 
 # Former names of tensors in older files, and their current names.
 OLD_NAMES = (
@@ -101,6 +101,32 @@ FAMILIES: Mapping[str, TorchvisionNames] = {
     "densenet": TorchvisionNames(
         {name: name for name in ("densenet121", "densenet161", "densenet169", "densenet201")},
         ((r"^(?!classifier\.)", "features."),),
+    ),
+    # torchvision numbers stages with the stem and the last convolution, and the layers of a block.
+    "efficientnet": TorchvisionNames(
+        {f"efficientnet-b{i}": f"efficientnet_b{i}" for i in range(3)},
+        (
+            (r"^head\.", "classifier.1."),
+            (r"^stem\.conv\.", "features.0.0."),
+            (r"^stem\.bn\.", "features.0.1."),
+            (r"^last\.conv\.", "features.8.0."),
+            (r"^last\.bn\.", "features.8.1."),
+            (r"\.se\.squeeze\.", ".se.fc1."),
+            (r"\.se\.excite\.", ".se.fc2."),
+            # Blocks of the first stage have no expansion layer.
+            (r"^stages\.0\.(\d+)\.depthwise\.", r"features.1.\1.block.0."),
+            (r"^stages\.0\.(\d+)\.se\.", r"features.1.\1.block.1."),
+            (r"^stages\.0\.(\d+)\.project\.", r"features.1.\1.block.2.0."),
+            (r"^stages\.0\.(\d+)\.bn\.", r"features.1.\1.block.2.1."),
+            *((rf"^stages\.{i}\.(\d+)\.", rf"features.{i + 1}.\1.block.") for i in range(1, 7)),
+            (r"\.expand\.", ".0."),
+            (r"\.depthwise\.", ".1."),
+            (r"\.se\.", ".2."),
+            (r"\.project\.", ".3.0."),
+            (r"\.block\.bn\.", ".block.3.1."),
+            (r"\.conv\.", ".0."),
+            (r"\.bn\.", ".1."),
+        ),
     ),
     "fcn": TorchvisionNames({"fcn-resnet50": "fcn_resnet50"}),
     # torchvision has the ResNet and the pyramid in a backbone, and both outputs in one head.

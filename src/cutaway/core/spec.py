@@ -220,6 +220,28 @@ class Noise(GeneratedImage):
 
 
 @dataclass(frozen=True)
+class ImageTokens(GeneratedImage):
+    """The image itself, as one token for each pixel in row-major order, each learned given the tokens before it.
+
+    A token is the nearest colour of a palette. The first input is a start token: k + c for class c, or k + K without a
+    class, with k colours and K classes.
+    """
+
+    column: str = "image tokens"
+    cells: tuple[int, ...] = (1,)  # the number of colours that each token stands for
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs of the model's head per pixel: one per colour of the palette."""
+        return len(self.cells)
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens, including the start tokens."""
+        return len(self.cells) + len(self.names) + 1
+
+
+@dataclass(frozen=True)
 class Unlabelled(BaseTarget):
     """The example itself, from which a network learns without labels.
 
@@ -344,7 +366,7 @@ class Links(BaseTarget):
 
 Simple = Classes | Value  # one answer for a whole example
 # Targets of a whole example, or the whole example as the target.
-OfWhole = Simple | Image | Noise | Views | Patches | Episodes
+OfWhole = Simple | Image | Noise | ImageTokens | Views | Patches | Episodes
 Target = OfWhole | Tags | Mask | Boxes | Links | NextToken | Masked | Context | Tokens | Horizon | Transcript
 TARGETS: dict[str, type[Target]] = {
     "classes": Classes,
@@ -359,6 +381,7 @@ TARGETS: dict[str, type[Target]] = {
     "horizon": Horizon,
     "image": Image,
     "noise": Noise,
+    "image-tokens": ImageTokens,
     "views": Views,
     "patches": Patches,
     "episodes": Episodes,

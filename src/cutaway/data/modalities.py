@@ -68,13 +68,25 @@ KINDS = {
         "images",
         "open_folder",
         "images",
-        (*_PIXELS, "flip", "crop", "color_jitter", "cutout", "mixup", "missing", *OF_EPISODES, *OF_CAPTIONS),
+        (
+            *_PIXELS,
+            "palette_size",
+            "flip",
+            "crop",
+            "color_jitter",
+            "cutout",
+            "mixup",
+            "missing",
+            *OF_EPISODES,
+            *OF_CAPTIONS,
+        ),
         {
             None: "transforms.ImagePreprocessing",
             "array": "transforms.ArrayPreprocessing",
             "masks": "segmentation.MaskPreprocessing",
             "boxes": "detection.BoxPreprocessing",
             "captions": "captioning.CaptionPreprocessing",
+            "tokens": "tokens.TokenPreprocessing",
         },
         asks=("sizes", "targets"),
     ),
@@ -170,6 +182,18 @@ def reject_changed(settings: DataSettings, keys: Iterable[str], why: str) -> Non
 
 
 FIX = "Take it from a copy, or train again."
+# The target of the forms that exist for one target only. Other forms have any other target of their kind.
+FORM_TARGETS: Mapping[str | None, type[specs.BaseTarget]] = {
+    "masks": specs.Mask,
+    "boxes": specs.Boxes,
+    "captions": specs.Tokens,
+    "tags": specs.Tags,
+    "running": specs.NextToken,
+    "masked": specs.Masked,
+    "context": specs.Context,
+    "problems": specs.Solution,
+    "forecast": specs.Horizon,
+}
 
 
 def read_preprocessing(path: Path) -> Preprocessing:
@@ -197,6 +221,14 @@ def preprocessing_from_json(data: Any, path: Path = Path("preprocessing.json")) 
         raise DataError(f"{path}: {fault}.", fix=FIX)
     try:
         preprocessing: Preprocessing = found.from_json(data)
+        _check_target(type(preprocessing.spec.target), form, known)
     except ValueError as error:  # beyond the schema: inconsistent sizes, an invalid tokenizer
         raise DataError(f"{path} cannot be used: {str(error).rstrip('.')}.", fix=FIX) from error
     return preprocessing
+
+
+def _check_target(target: type[specs.BaseTarget], form: str | None, known: Modality) -> None:
+    """Raise ValueError if the target belongs to another form of this kind of data."""
+    needed = next((own for own in known.classes if own in FORM_TARGETS and FORM_TARGETS[own] is target), None)
+    if needed != (form if form in FORM_TARGETS else None):
+        raise ValueError(f"its form is {form!r}, and its target {target.__name__} has the form {needed!r}")

@@ -106,6 +106,9 @@ class DataSettings:
     color: str = setting(
         "auto", "colours of images: rgb, gray, or as most files have them", choices=("auto", "rgb", "gray")
     )
+    palette_size: int = setting(
+        64, "image tokens: colours or grey levels of the palette; images with fewer keep theirs", low=2, high=4096
+    )
 
     AUGMENTATION = Topic("random changes of training images")
     flip: bool = setting(False, "augmentation: mirror half of the training images left to right")

@@ -52,6 +52,7 @@ UNSUPPORTED_REASONS = {  # why runs with other targets are rejected
     "Context": "word vectors are a table: `cutaway.load(RUN).vectors` writes them to a file",
     "Links": "link prediction needs the whole graph at inference",
     "Noise": "diffusion sampling is a loop around the model",
+    "ImageTokens": "an image is sampled pixel by pixel in a loop around the model",
     "Image": "a variational auto-encoder has two graphs, encoder and decoder, and no prediction",
     "Patches": "pre-training has no predictions: fine-tune on classes and export that run",
     "Views": "pre-training has no predictions: fine-tune on classes and export that run",

@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..core.errors import CutawayError, FileError, ModelError, SettingError
+from ..core.errors import CutawayError, FileError, ModelError
+from ..core.extras import require
 from ..core.files import atomic_write, read_bytes
 from .exported_program import (
     KEY,
@@ -40,10 +40,7 @@ MAX_BYTES = 2_000_000_000  # maximum bytes of one protobuf message
 def require_onnx(*, to_write: bool = True) -> None:
     """Raise SettingError if a library is not installed."""
     for name in ("onnx", "onnxruntime", *(("onnxscript",) if to_write else ())):
-        try:
-            import_module(name)
-        except ImportError as error:
-            raise SettingError(f"ONNX needs {name}, which is not installed: pip install 'cutaway[export]'.") from error
+        require(name, "Exporting to ONNX" if to_write else "Running an ONNX model")
 
 
 class Session(nn.Module):

@@ -21,7 +21,8 @@ def lines(
 ) -> Drawing:
     """Return a line chart of several series over a common x axis.
 
-    Each series has a `name` and `points`, a list of [x, y] where y = None breaks the line. With `zero` the y axis
+    Each series has a `name` and `points`, a list of [x, y] where y = None breaks the line;
+    `fill` shades the area between the line and y = 0. With `zero` the y axis
     includes 0. `mark` is a position on the x axis with its label.
     """
     axes = {"x": x, "format": format, "log": log, "zero": zero, "mark": mark}

@@ -19,6 +19,7 @@ drawing is a dictionary whose `kind` names its module in draw/; the module docum
     overlay   images with a map laid over each
     boundary  a plane of two features: the model's answer on it, and the map of every neuron
     neurons   a small network with its numbers, and the sums of the selected neuron
+    computation  a graph of operations with the value and the adjoint of each, and a slider over the backward pass
     convolve  a window that slides over numbers, its products, and the cell that they sum to
     tree      nested blocks, one line each with bars; a click expands a line
     choice    one of several drawings, selected from a list or with a slider

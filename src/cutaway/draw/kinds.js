@@ -4,6 +4,7 @@
 
 export { boundary } from "./boundary.js";
 export { columns } from "./columns.js";
+export { computation } from "./computation.js";
 export { convolve } from "./convolve.js";
 export { dots } from "./dots.js";
 export { equation } from "./equation.js";

@@ -7,8 +7,8 @@ import { number, formatTick, formatValue } from "./format.js";
 import { spreadOut, niceDomain, linear, logarithmic } from "./scale.js";
 
 /**
- * @typedef {{ name: string, split?: string, dots?: boolean, points: [number, number | null][] }} Series
- *   `split`: train, val or test, which have fixed colours; other series are coloured by their index
+ * @typedef {{ name: string, split?: string, dots?: boolean, fill?: boolean, points: [number, number | null][] }} Series
+ *   `fill`: shade the area between the curve and y = 0; `split`: train, val or test, which have fixed colours; other series are coloured by their index
  * @typedef {{ title: string, x: string, x_format?: string, format: string, log: boolean, log_x?: boolean, zero: boolean,
  *   series: Series[], mark: { x: number, label: string } | null, ring?: Ring }} Lines
  * @typedef {{ x: number, y: number, label: string, left?: boolean }} Ring a highlighted point, its label to the
@@ -133,7 +133,13 @@ function curve(series, i, x, y) {
     drawing = value !== null;
   }
   const style = split === undefined ? "" : ` split-${split}`;
+  const known = points.filter((point) => point[1] !== null);
+  const area =
+    series.fill && known.length > 1
+      ? `${path}L${x(known[known.length - 1][0]).toFixed(1)} ${y(0).toFixed(1)}L${x(known[0][0]).toFixed(1)} ${y(0).toFixed(1)}Z`
+      : "";
   return [
+    ...(area ? [setSeriesColour(svg("path", { class: `area${style}`, d: area }), series, i, "fill")] : []),
     setSeriesColour(svg("path", { class: `curve${style}`, d: path }), series, i, "stroke"),
     ...marks(series, i, points.length > 24 ? [] : points, x, y),
   ];

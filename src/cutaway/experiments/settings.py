@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ..core.config import setting
 from ..core.errors import SettingError, UnknownName
+from ..core.extras import require
 from ..training.config import TrainSettings
 
 GIB = 2**30
@@ -174,12 +175,7 @@ def reject_unused_search_settings(settings: SearchSettings, typed: dict[str, obj
 
 def require_optuna() -> None:
     """Raise SettingError if Optuna is not installed."""
-    try:
-        import optuna  # noqa: F401
-    except ImportError as error:
-        raise SettingError(
-            f"A search needs Optuna, which is not installed ({error}): pip install 'cutaway[search]'."
-        ) from error
+    require("optuna", "A search")
 
 
 @dataclass(frozen=True)

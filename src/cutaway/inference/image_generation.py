@@ -1,6 +1,7 @@
 """Image generation with a trained network, and layout of the images as one picture.
 
-Image k of a seed has its own initial noise. It is the same for any batch size.
+Image k of a seed has its own initial noise, or its own random numbers for each pixel. It is the same for any batch
+size.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 import torch
@@ -17,10 +18,13 @@ from PIL import Image as Pillow
 from torch import Tensor, nn
 
 from ..core.errors import SettingError, closest_names, join
-from ..core.spec import GeneratedImage, ImageSpec, Noise
+from ..core.spec import GeneratedImage, ImageSpec, ImageTokens, Noise
+from ..data.images.tokens import TokenPreprocessing
 from ..models.base import SupportsImageGeneration
 from ..nn.diffusion import bound_term, prior_term
 from ..nn.losses import HIGHEST, LOWEST
+from .sampling import Settings
+from .text import generate
 
 TOGETHER = 64  # images that are generated in one batch
 STEPS, GUIDANCE = 50, 2.0  # defaults
@@ -51,11 +55,11 @@ def resolve_settings(
     assert isinstance(target, GeneratedImage), "a run that draws images"
     given = {"steps": steps, "guidance": guidance, "eta": eta}
     if not isinstance(target, Noise):
+        how = "samples images pixel by pixel" if isinstance(target, ImageTokens) else "decodes images in one step"
         for name, value in given.items():
             if value is not None:
                 raise SettingError(
-                    f"Invalid {name}={value:g}: only for diffusion models; this model decodes images in one "
-                    "step. Leave it out."
+                    f"Invalid {name}={value:g}: only for diffusion models; this model {how}. Leave it out."
                 )
         return DiffusionSettings(1, None, 0.0)
     total = int(cast(Any, model).config.timesteps)
@@ -81,7 +85,7 @@ def classes_for(spec: ImageSpec, count: int, name: str | None) -> Tensor | None:
     """
     target = spec.target
     assert isinstance(target, GeneratedImage), "a run that draws images"
-    if not isinstance(target, Noise) or not target.names:
+    if not isinstance(target, Noise | ImageTokens) or not target.names:
         if name is not None:
             why = "is not class-conditional" if target.names else "is trained without classes"
             raise SettingError(f"Invalid class={name}: this model {why}. Leave it out.")
@@ -130,6 +134,52 @@ def draw(
                 process |= {"classes": classes[list(numbers)].to(device), "guidance": asked.guidance}
         found.append(as_levels(model.draw(noise(), **process)))
     return torch.cat(found)
+
+
+def sample_tokens(
+    model: nn.Module,
+    images: TokenPreprocessing,
+    prompt: Tensor,
+    seeds: Sequence[int],
+    device: torch.device | str = "cpu",
+    **settings: Unpack[Settings],
+) -> Tensor:
+    """Sample the pixels after each prompt, and return the images, uint8 (n, C, H, W).
+
+    Args:
+        model: A model of image tokens, on its device.
+        images: Preprocessing of the run.
+        prompt: The start token and the first pixels of each image, shape (n, 1 + t).
+        seeds: Seed of each image.
+        device: Device of the model.
+        settings: Fields of `sampling.Sampling`.
+
+    Returns:
+        The images, each with the pixels of its prompt.
+
+    Raises:
+        SettingError: If a setting is invalid.
+    """
+    count = images.spec.height * images.spec.width + 1 - prompt.shape[1]
+    found: list[Tensor] = []
+    for begin in range(0, len(prompt), TOGETHER):
+        rows = prompt[begin : begin + TOGETHER].to(device)
+        generators = [torch.Generator().manual_seed(seed) for seed in seeds[begin : begin + TOGETHER]]
+        drawn = generate(model, rows, count, generator=generators, never=(), ends=(), **settings)
+        found.append(images.levels(torch.cat([rows[:, 1:], drawn], dim=1)).cpu())
+    return torch.cat(found)
+
+
+def given_pixels(spec: ImageSpec) -> int:
+    """Return the number of pixels of the upper half of an image, which a completion starts from."""
+    return (spec.height - spec.height // 2) * spec.width
+
+
+def mask_lower_half(levels: Tensor, grey: int = 128) -> Tensor:
+    """Return uint8 images (n, C, H, W) with the lower half in grey."""
+    found = levels.clone()
+    found[:, :, levels.shape[2] - levels.shape[2] // 2 :] = grey
+    return found
 
 
 def as_levels(images: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .ablation import Noise, Replace, Transplant, Zero, ablate, intervene, patch
+    from .ablation import Noise, Replace, Scale, Transplant, Zero, ablate, intervene, patch
     from .attribution import attribute
     from .captures import capture
     from .concepts import concept
@@ -19,10 +19,11 @@ _FROM = {
     "patch": "ablation",
     "attribute": "attribution",
     "concept": "concepts",
-} | dict.fromkeys(("Noise", "Replace", "Transplant", "Zero", "intervene"), "ablation")
+} | dict.fromkeys(("Noise", "Replace", "Scale", "Transplant", "Zero", "intervene"), "ablation")
 __all__ = [
     "Noise",
     "Replace",
+    "Scale",
     "Transplant",
     "Zero",
     "ablate",

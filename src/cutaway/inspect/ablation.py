@@ -4,6 +4,7 @@
         y = model(x)                                 # without the contribution of that head
 
     Zero(place)                  zeros
+    Scale(place, factor)         the value times a factor
     Replace(place, value)        a number, or a tensor of matching shape
     Noise(place, std)            the value plus normal noise, the same for the same seed
     Transplant(place, inputs)    the value for other inputs of the model
@@ -48,7 +49,7 @@ Inputs = Tensor | Sequence[Tensor]  # arguments of the model's forward
 
 
 class Edit:
-    """A change at a place. Base class of Zero, Replace, Noise and Transplant."""
+    """A change at a place. Base class of Zero, Scale, Replace, Noise and Transplant."""
 
     place: Site
 
@@ -82,6 +83,30 @@ class Zero(Edit):
     def value(self, x: Tensor, run: int, first: int) -> Tensor:
         """Return zeros in the shape of x."""
         return torch.zeros_like(x)
+
+
+class Scale(Edit):
+    """Multiplies a part by a factor: `Scale("blocks.0.attention", 0.5, head=3)`.
+
+    With several heads and as many factors, each head has its own weight before the concatenation.
+
+    Args:
+        module: Name of the module.
+        factor: A number, or a tensor that broadcasts to the part; for the heads of an attention, the factor of each
+            head, shape (heads,).
+        place: Keywords channel, unit, position, row, head or edge.
+    """
+
+    def __init__(self, module: str, factor: float | Tensor, **place: Any) -> None:
+        self.place, self.factor = _place(module, place), factor
+
+    def value(self, x: Tensor, run: int, first: int) -> Tensor:
+        """Return x times the factor. Raises ModelError for a tensor that does not fit."""
+        factor = torch.as_tensor(self.factor).to(x)
+        if self.place.head is not None and factor.ndim == 1:  # one for each head
+            # x is (N, T, heads, d_v), or for graph attention (heads of a group, E)
+            factor = factor[:, None] if x.ndim == 4 else factor[first : first + len(x), None]
+        return x * _fitted(factor, x, self.place.module, "the factor")
 
 
 class Replace(Edit):
@@ -190,7 +215,7 @@ def intervene(model: nn.Module, *edits: Edit) -> Iterator[None]:
 
     Args:
         model: The model.
-        edits: The changes: `Zero`, `Replace`, `Noise` or `Transplant`.
+        edits: The changes: `Zero`, `Scale`, `Replace`, `Noise` or `Transplant`.
 
     Raises:
         UnknownName: If a module or a kind of part does not exist.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,8 @@ from ..core.spec import (
     OF_TOKENS,
     AudioSpec,
     GraphSpec,
+    ImageSpec,
+    ImageTokens,
     PairSpec,
     SeriesSpec,
     Spec,
@@ -89,6 +92,8 @@ def example_inputs(
     if kind == "seq2seq":
         answers = getattr(config, "target_vocab_size", None) or config.vocab_size
         return (*draw.tokens(shape[0], config.vocab_size), draw.tokens(shape[0], answers)[0])
+    if kind == "image" and ImageTokens in preset.targets:
+        return draw.tokens(math.prod(shape[1:]), config.vocab_size)[:1]
     if kind == "image" and Tokens in preset.targets:
         return draw.numbers(shape), draw.tokens(CAPTION, config.target_vocab_size)[0]
     if kind == "audio" and Spelled in preset.targets:
@@ -105,6 +110,8 @@ def inputs_like(spec: Spec, device: Device = "cpu", generator: torch.Generator |
         return draw.tokens(spec.longest, spec.vocab_size)
     if isinstance(spec, PairSpec):
         return (*draw.tokens(spec.longest, spec.vocab_size), draw.tokens(spec.longest, spec.target.vocab_size)[0])
+    if isinstance(spec, ImageSpec) and isinstance(spec.target, ImageTokens):
+        return draw.tokens(spec.height * spec.width, spec.target.vocab_size)[:1]
     if isinstance(spec.target, Tokens):  # of images
         return draw.numbers(spec.shape), draw.tokens(spec.target.longest, spec.target.vocab_size)[0]
     if isinstance(spec.target, Spelled):

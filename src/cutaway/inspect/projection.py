@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..core.errors import SettingError, check_value
+from ..core.extras import require
 from ..nn.attention import Score, cosine, dot, scaled_dot
 
 MEASURES: dict[str, Score] = {"cosine": cosine, "dot product": dot, "dot product / √d": scaled_dot}
@@ -88,20 +89,15 @@ def umap(x: Tensor, seed: int = 0) -> Plane | None:
 
     Raises SettingError if umap-learn is not installed.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about missing TensorFlow
-            from umap import UMAP
-    except ImportError as error:
-        raise SettingError(
-            f"UMAP needs umap-learn, which is not installed ({error}): pip install 'cutaway[umap]'."
-        ) from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about missing TensorFlow
+        library = require("umap", "plane=umap")
     given, start = _initial_positions(x)
     if given is None:
         return None
     # The library divides by the spread of the initial positions, which is 0 on the second axis for 1-d vectors.
     start = start + 1e-4 * torch.randn(start.shape, generator=torch.Generator().manual_seed(seed))
-    found = UMAP(
+    found = library.UMAP(
         n_neighbors=min(GRAPH, len(x) - 1),
         init=start.float().numpy(),
         random_state=seed,

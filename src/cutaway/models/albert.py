@@ -17,7 +17,7 @@ Shapes are those of `bert.py`, with an embedding of (N, T, 128). The differences
 from __future__ import annotations
 
 from .bert import Bert, Config, fine_tuning, pre_training
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result
 
 Model = Bert
 
@@ -84,6 +84,15 @@ CARD = Card(
         ),
     ),
     # Its appendix: by the task a rate of 1e-5 to 5e-5, batches of 16 to 128; 1e-5 and 32 for SST-2.
+    results={
+        "albert-base-v2": (
+            Result("MNLI", {"accuracy": 84.6}, "development set", "the authors' release"),
+            Result("SST-2", {"accuracy": 92.9}, "development set", "the authors' release"),
+            Result("SQuAD 1.1", {"EM": 83.2, "F1": 90.2}, "development set", "the authors' release"),
+            Result("SQuAD 2.0", {"EM": 79.3, "F1": 82.1}, "development set", "the authors' release"),
+            Result("RACE", {"accuracy": 66.8}, "test set", "the authors' release"),
+        ),
+    },
     settings={"albert-base-v2": pre_training()},
     fine_tuning={"albert-base-v2": fine_tuning(lr=1e-5)},
 )

@@ -38,7 +38,7 @@ from ..core.errors import check_value
 from ..core.spec import ImageSpec
 from ..nn.normalization import local_response_norm
 from .base import BaseModel, validate_image_size
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, imagenet_error, torchvision_accuracy
 from .config import ValidatedConfig, choice, fraction, positive
 
 
@@ -282,5 +282,12 @@ CARD = Card(
             here="alexnet-2012: the same, divided at fixed fractions of training; alexnet: AdamW, warm-up and cosine",
         ),
     ),
+    results={
+        "alexnet": (torchvision_accuracy("AlexNet_Weights.IMAGENET1K_V1", 56.522, 79.066),),
+        "alexnet-2012": (
+            imagenet_error(40.7, 18.2, "10 crops, validation of 2012", "the paper, table 2"),
+            imagenet_error(37.5, 17.0, "10 crops, test of 2010", "the paper, table 1"),
+        ),
+    },
     settings={"alexnet": _ON_PHOTOGRAPHS, "alexnet-2012": _AS_PUBLISHED},
 )

@@ -38,7 +38,7 @@ from ..nn.kv_cache import Cache, LayerCache
 from ..nn.masks import attention_mask, normalize_padding_mask
 from ..nn.transformer import MLP, Unembedding
 from .base import EncoderDecoder, require_joint_vocab, target_positions
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result
 from .config import ValidatedConfig, fraction, positive
 
 OFFSET = 2  # unused first rows of the position tables
@@ -290,5 +290,33 @@ CARD = Card(
             common="</s> (transformers, fairseq)",
         ),
     ),
+    results={
+        "bart-large": (
+            Result(
+                "GLUE",
+                {
+                    "MNLI": 89.9,
+                    "QNLI": 94.9,
+                    "QQP": 92.5,
+                    "RTE": 87.0,
+                    "SST-2": 96.6,
+                    "MRPC": 90.4,
+                    "CoLA": 62.8,
+                    "STS-B": 91.2,
+                },
+                "development set, one task at a time",
+                "the authors' release (fairseq)",
+                unit="",
+            ),
+            Result("SQuAD 1.1", {"EM": 88.8, "F1": 94.6}, "development set", "the authors' release (fairseq)"),
+            Result(
+                "CNN/Daily Mail",
+                {"ROUGE-1": 44.16, "ROUGE-2": 21.28, "ROUGE-L": 40.90},
+                "test set",
+                "the authors' release (fairseq)",
+                unit="",
+            ),
+        ),
+    },
     settings=dict.fromkeys(PRESETS, _FROM_SCRATCH),
 )

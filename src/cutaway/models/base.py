@@ -172,8 +172,8 @@ class CausalLanguageModel(BaseModel):
     padding does not change the result.
     """
 
-    takes = (TextSpec,)
-    targets = (NextToken, Classes, Value)
+    takes: ClassVar[tuple[type[Spec], ...]] = (TextSpec,)
+    targets: ClassVar[tuple[type[Target], ...]] = (NextToken, Classes, Value)
 
     config: Any
     head: nn.Module

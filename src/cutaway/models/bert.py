@@ -39,7 +39,7 @@ from ..nn.attention import MultiHeadAttention
 from ..nn.masks import attention_mask, normalize_padding_mask
 from ..nn.transformer import ACTIVATIONS, MLP, Unembedding
 from .base import BaseModel
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result
 from .config import ValidatedConfig, choice, fraction, min_value, positive
 
 STD = 0.02  # standard deviation of the initialization, truncated at two of them
@@ -321,6 +321,13 @@ def fine_tuning(**others: object) -> dict[str, object]:
     return {"lr": 3e-5, "epochs": 3, "freeze_epochs": 0, "layer_decay": 1.0, **others}
 
 
+_TASKS = ("average", "MNLI-m", "MNLI-mm", "QQP F1", "QNLI", "SST-2", "CoLA", "STS-B", "MRPC F1", "RTE")
+
+
+def _glue(*scores: float) -> Result:
+    return Result("GLUE", dict(zip(_TASKS, scores, strict=True)), "test set", "the paper, table 1", unit="")
+
+
 CARD = Card(
     title="BERT: Pre-training of deep bidirectional Transformers for language understanding",
     authors="J. Devlin, M.-W. Chang, K. Lee, K. Toutanova",
@@ -371,6 +378,16 @@ CARD = Card(
             here="109.5M and 335.2M with the masked head; 109.5M and 335.1M with the pooler instead",
         ),
     ),
+    results={
+        "bert-base-uncased": (
+            _glue(79.6, 84.6, 83.4, 71.2, 90.5, 93.5, 52.1, 85.8, 88.9, 66.4),
+            Result("SQuAD 1.1", {"EM": 80.8, "F1": 88.5}, "one network, development set", "the paper, table 2"),
+        ),
+        "bert-large-uncased": (
+            _glue(82.1, 86.7, 85.9, 72.1, 92.7, 94.9, 60.5, 86.5, 89.3, 70.1),
+            Result("SQuAD 1.1", {"EM": 84.1, "F1": 90.9}, "one network, development set", "the paper, table 2"),
+        ),
+    },
     settings=dict.fromkeys(PRESETS, pre_training()),
     fine_tuning={"bert-base-uncased": fine_tuning(), "bert-large-uncased": fine_tuning(lr=2e-5)},
 )

@@ -39,7 +39,7 @@ from torch import Tensor, nn
 
 from ..core.spec import ImageSpec
 from .base import BaseModel, validate_image_size
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result, torchvision_accuracy
 from .config import ValidatedConfig, fraction, min_value, positive
 
 EPS = 1e-6  # ε of the normalizations, as in the authors' code: not PyTorch's default
@@ -66,6 +66,13 @@ class Config(ValidatedConfig):
     def least_size(self) -> int:
         """Smallest height and width of an image: one patch that is halved between the stages, and one pixel is left."""
         return int(self.patch_size * 2 ** (len(self.layers) - 1))
+
+
+def drop_path(y: Tensor, rate: float, training: bool) -> Tensor:
+    """Apply stochastic depth to a residual branch y (N, C, H, W): in training, drop it for each image at that rate."""
+    if training and rate > 0:
+        y = y * F.dropout(y.new_ones(len(y), 1, 1, 1), rate)  # 0 or 1 / (1 − rate), one draw for each image
+    return y
 
 
 class Stem(nn.Module):
@@ -115,9 +122,7 @@ class Block(nn.Module):
         y: Tensor = self.depthwise(x).permute(0, 2, 3, 1)  # (N, H, W, C): the 1×1 convolutions are products of matrices
         y = self.project(F.gelu(self.expand(self.norm(y))))  # (N, H, W, C)
         y = self.layer_scale * y.permute(0, 3, 1, 2)  # (N, C, H, W)
-        if self.training and self.drop_path_rate > 0:
-            y = y * F.dropout(y.new_ones(len(y), 1, 1, 1), self.drop_path_rate)  # one draw for each image
-        return x + y
+        return x + drop_path(y, self.drop_path_rate, self.training)
 
 
 class ConvNeXt(BaseModel):
@@ -262,5 +267,19 @@ CARD = Card(
             here="the settings of the card",
         ),
     ),
+    results={
+        "convnext-tiny": (
+            Result("ImageNet", {"top-1 accuracy": 82.1}, "224×224 pixels", "the paper, table 1"),
+            torchvision_accuracy("ConvNeXt_Tiny_Weights.IMAGENET1K_V1", 82.52, 96.146),
+        ),
+        "convnext-small": (
+            Result("ImageNet", {"top-1 accuracy": 83.1}, "224×224 pixels", "the paper, table 1"),
+            torchvision_accuracy("ConvNeXt_Small_Weights.IMAGENET1K_V1", 83.616, 96.65),
+        ),
+        "convnext-base": (
+            Result("ImageNet", {"top-1 accuracy": 83.8}, "224×224 pixels", "the paper, table 1"),
+            torchvision_accuracy("ConvNeXt_Base_Weights.IMAGENET1K_V1", 84.062, 96.87),
+        ),
+    },
     settings={n: _ON_SMALL_IMAGES if n == "convnext-micro" else _ON_PHOTOGRAPHS for n in PRESETS},
 )

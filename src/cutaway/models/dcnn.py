@@ -32,7 +32,7 @@ from ..core.errors import ModelError, check_value
 from ..core.spec import Classes, TextSpec, Value
 from ..nn.masks import is_right_padded, normalize_padding_mask
 from .base import BaseModel
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result
 from .config import ValidatedConfig, fraction, min_value, positive
 
 
@@ -202,6 +202,9 @@ CARD = Card(
             here="the settings of the card; labels of whole sentences where the data has no others",
         ),
     ),
+    results={
+        "dcnn": (Result("SST-2", {"accuracy": 86.8}, "test set", "the paper, table 1"),),
+    },
     settings={
         "dcnn": {
             "optimizer": "adagrad",

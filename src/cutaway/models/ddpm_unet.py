@@ -46,7 +46,7 @@ from ..nn.diffusion import (
     sampling_timesteps,
 )
 from .base import BaseModel
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result
 from .config import ValidatedConfig, choice, counts, fraction, min_value, positive
 
 
@@ -398,6 +398,11 @@ CARD = Card(
             here="ddpm-unet: as in the paper, for the given number of epochs",
         ),
     ),
+    results={
+        "ddpm-unet": (
+            Result("CIFAR-10", {"FID": 3.17, "Inception score": 9.46}, "unconditional", "the paper, abstract", unit=""),
+        ),
+    },
     settings={
         "ddpm-unet": _SETTINGS
         | {"lr": 2e-4, "batch_size": 128, "schedule": "constant", "ema": 0.9999, "flip": True, "epochs": 100},

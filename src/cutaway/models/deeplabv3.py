@@ -37,7 +37,7 @@ from ..core.errors import check_value
 from ..core.spec import ImageSpec, Mask
 from . import resnet
 from .base import BaseModel
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result
 from .config import ValidatedConfig, choice, fraction, positive
 from .fcn import Head as AuxiliaryHead
 from .fcn import upsample_to
@@ -220,5 +220,15 @@ CARD = Card(
             common="as here (torchvision)",
         ),
     ),
+    results={
+        "deeplabv3-resnet50": (
+            Result(
+                "COCO 2017, classes of VOC",
+                {"mIoU": 66.4, "pixel accuracy": 92.4},
+                "validation set",
+                "torchvision, DeepLabV3_ResNet50_Weights.COCO_WITH_VOC_LABELS_V1",
+            ),
+        ),
+    },
     settings=dict.fromkeys(PRESETS, _ON_PHOTOGRAPHS),
 )

@@ -50,7 +50,7 @@ from torch.utils.checkpoint import checkpoint
 from ..core.errors import check_value
 from ..core.spec import ImageSpec
 from .base import BaseModel, validate_image_size
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result, imagenet_error, torchvision_accuracy
 from .config import ValidatedConfig, choice, fraction, positive
 
 
@@ -318,6 +318,19 @@ _ON_CIFAR = {
     "flip": True,
 }
 
+
+_RELEASE = "the authors' release"
+
+
+def _cifar_errors(plain: float, augmented: float, hundred: float) -> tuple[Result, ...]:
+    flipped = "flips and crops in training"
+    return (
+        Result("CIFAR-10", {"error": augmented}, flipped, "the paper, table 2"),
+        Result("CIFAR-10", {"error": plain}, "no augmentation", "the paper, table 2"),
+        Result("CIFAR-100", {"error": hundred}, flipped, "the paper, table 2"),
+    )
+
+
 CARD = Card(
     title="Densely connected convolutional networks",
     authors="G. Huang, Z. Liu, L. van der Maaten, K. Q. Weinberger",
@@ -367,5 +380,25 @@ CARD = Card(
             common="mostly on every parameter",
         ),
     ),
+    results={
+        "densenet121": (
+            imagenet_error(25.0, None, "single crop", _RELEASE),
+            torchvision_accuracy("DenseNet121_Weights.IMAGENET1K_V1", 74.434, 91.972),
+        ),
+        "densenet161": (
+            imagenet_error(22.2, None, "single crop", _RELEASE),
+            torchvision_accuracy("DenseNet161_Weights.IMAGENET1K_V1", 77.138, 93.56),
+        ),
+        "densenet169": (
+            imagenet_error(23.6, None, "single crop", _RELEASE),
+            torchvision_accuracy("DenseNet169_Weights.IMAGENET1K_V1", 75.6, 92.806),
+        ),
+        "densenet201": (
+            imagenet_error(22.5, None, "single crop", _RELEASE),
+            torchvision_accuracy("DenseNet201_Weights.IMAGENET1K_V1", 76.896, 93.37),
+        ),
+        "densenet-40-12": _cifar_errors(7.0, 5.24, 24.42),
+        "densenet-bc-100-12": _cifar_errors(5.92, 4.51, 22.27),
+    },
     settings={n: _ON_CIFAR if c.stem == "cifar" else _ON_PHOTOGRAPHS for n, c in PRESETS.items()},
 )

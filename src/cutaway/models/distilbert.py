@@ -14,7 +14,7 @@ Shapes are those of `bert.py`. The differences from BERT are:
 from __future__ import annotations
 
 from .bert import Bert, Config, fine_tuning, pre_training
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result
 
 Model = Bert
 
@@ -72,6 +72,31 @@ CARD = Card(
         ),
     ),
     # The paper gives no settings for fine-tuning; these are BERT's.
+    results={
+        "distilbert-base": (
+            Result(
+                "GLUE",
+                {
+                    "average": 77.0,
+                    "CoLA": 51.3,
+                    "MNLI": 82.1,
+                    "MRPC": 87.5,
+                    "QNLI": 89.2,
+                    "QQP": 88.5,
+                    "RTE": 59.9,
+                    "SST-2": 91.3,
+                    "STS-B": 86.9,
+                    "WNLI": 56.3,
+                },
+                "development set",
+                "the authors' release (transformers)",
+                unit="",
+            ),
+            Result(
+                "SQuAD 1.1", {"F1": 86.9}, "development set, distilled again", "the authors' release (transformers)"
+            ),
+        ),
+    },
     settings={"distilbert-base": pre_training()},
     fine_tuning={"distilbert-base": fine_tuning(lr=5e-5)},
 )

@@ -34,7 +34,7 @@ from ..core.errors import check_value
 from ..core.spec import ImageSpec, Mask
 from . import resnet
 from .base import BaseModel
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result
 from .config import ValidatedConfig, choice, fraction, positive
 
 
@@ -189,5 +189,15 @@ CARD = Card(
             common="as here (torchvision)",
         ),
     ),
+    results={
+        "fcn-resnet50": (
+            Result(
+                "COCO 2017, classes of VOC",
+                {"mIoU": 60.5, "pixel accuracy": 91.4},
+                "validation set",
+                "torchvision, FCN_ResNet50_Weights.COCO_WITH_VOC_LABELS_V1",
+            ),
+        ),
+    },
     settings=dict.fromkeys(PRESETS, _ON_PHOTOGRAPHS),
 )

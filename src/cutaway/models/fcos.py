@@ -41,7 +41,7 @@ from ..core.spec import Boxes, ImageSpec
 from ..nn.boxes import locations
 from . import resnet
 from .base import BaseModel, validate_image_size
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result
 from .config import ValidatedConfig, choice, min_value, positive
 
 PRIOR = 0.01  # the probability of each class at first (Lin 2017, focal loss, section 4.1)
@@ -357,5 +357,11 @@ CARD = Card(
             common="91 (torchvision)",
         ),
     ),
+    results={
+        "fcos-resnet50": (
+            Result("COCO 2017", {"box AP": 37.1}, "validation set", "the authors' release, FCOS_R_50_FPN_1x"),
+            Result("COCO 2017", {"box AP": 39.2}, "validation set", "torchvision, FCOS_ResNet50_FPN_Weights.COCO_V1"),
+        ),
+    },
     settings={"fcos-resnet50": _ON_PHOTOGRAPHS, "fcos-resnet18-small": _ON_SMALL_IMAGES},
 )

@@ -25,7 +25,7 @@ from ..core.errors import ModelError
 from ..core.spec import GraphSpec, Links
 from ..nn.graphs import DECODERS, decode_links, index_nodes, link_decoder
 from .base import GraphModel, validate_node_features
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result
 from .config import ValidatedConfig, choice, fraction, positive
 from .gcn import GCNConv
 
@@ -117,6 +117,11 @@ CARD = Card(
         Divergence("variational part", paper="VGAE and GAE", here="GAE"),
         Divergence("decoder", paper="the dot product", here="the same; model.decoder=bilinear learns a matrix"),
     ),
+    results={
+        "gae": (
+            Result("Cora", {"AUC": 91.0, "average precision": 92.0}, "links, mean of 10 runs", "the paper, table 1"),
+        ),
+    },
     settings={
         "gae": {
             "optimizer": "adam",

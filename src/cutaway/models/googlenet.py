@@ -37,7 +37,7 @@ from ..core.errors import check_value
 from ..core.spec import ImageSpec
 from ..nn.normalization import local_response_norm
 from .base import BaseModel, validate_image_size
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, imagenet_error, torchvision_accuracy
 from .config import ValidatedConfig, choice, fraction, positive
 
 
@@ -355,5 +355,13 @@ CARD = Card(
             here=f"googlenet-2014: {_TABLE_1_MACS / 1e9:.3f} billion, from the widths of the paper's table 1",
         ),
     ),
+    results={
+        "googlenet": (torchvision_accuracy("GoogLeNet_Weights.IMAGENET1K_V1", 69.778, 89.53),),
+        "googlenet-2014": (
+            imagenet_error(None, 10.07, "single crop", "the paper, table 3"),
+            imagenet_error(None, 6.67, "7 networks, 144 crops", "the paper, table 3"),
+            imagenet_error(31.3, 11.1, "single crop", "Caffe's bvlc_googlenet, another training"),
+        ),
+    },
     settings={"googlenet": _BATCH, "googlenet-2014": _PUBLISHED},
 )

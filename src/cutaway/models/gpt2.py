@@ -38,7 +38,7 @@ from ..nn.kv_cache import Cache, LayerCache, position_ids_and_mask
 from ..nn.masks import last_token, normalize_padding_mask
 from ..nn.transformer import MLP, Unembedding
 from .base import CausalLanguageModel
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result
 from .config import ValidatedConfig, choice, fit_language_model, fraction, positive
 
 STD = 0.02  # standard deviation of the initialization
@@ -102,7 +102,7 @@ class CausalSelfAttention(MultiHeadAttention):
         v = v.view(n, length, self.heads, -1).transpose(1, 2)  # (N, heads, T, d)
         if cache is not None:
             k, v = cache.append(k, v)  # (N, heads, S, d)
-        causal = causal and length > 1  # a single token is the last one and attends to all
+        causal = causal and bool(length > 1)  # a single token is the last one and attends to all
         if self.seen is not None:
             self.seen.append(AttentionRecord(q.detach(), k.detach(), mask, causal, self.scale))
         dropout = self.dropout if self.training else 0.0
@@ -233,6 +233,17 @@ _FROM_SCRATCH = {
 # Learning rate and epochs of GPT's fine-tuning (A. Radford et al., 2018, section 4.1), the same for all layers.
 _FROM_WEIGHTS = {"lr": 6.25e-5, "epochs": 3, "freeze_epochs": 0, "layer_decay": 1.0}
 
+
+_CORPORA = ("LAMBADA", "WikiText-2", "Penn Treebank", "WikiText-103")
+
+
+def _zero_shot(*perplexities: float) -> tuple[Result, ...]:
+    return tuple(
+        Result(corpus, {"perplexity": value}, "zero-shot", "the paper, table 3", unit="")
+        for corpus, value in zip(_CORPORA, perplexities, strict=True)
+    )
+
+
 CARD = Card(
     title="Language models are unsupervised multitask learners",
     authors="A. Radford, J. Wu, R. Child, D. Luan, D. Amodei, I. Sutskever",
@@ -273,6 +284,12 @@ CARD = Card(
             here="124M and 355M",
         ),
     ),
+    results={
+        "gpt2": _zero_shot(35.13, 29.41, 65.85, 37.50),
+        "gpt2-medium": _zero_shot(15.60, 22.76, 47.33, 26.37),
+        "gpt2-large": _zero_shot(10.87, 19.93, 40.31, 22.05),
+        "gpt2-xl": _zero_shot(8.63, 18.34, 35.76, 17.48),
+    },
     settings=dict.fromkeys(PRESETS, _FROM_SCRATCH),
     fine_tuning=dict.fromkeys(PRESETS, _FROM_WEIGHTS),
 )

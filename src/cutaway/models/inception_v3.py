@@ -48,7 +48,7 @@ from torch import Tensor, nn
 from ..core.errors import check_value
 from ..core.spec import ImageSpec
 from .base import BaseModel, validate_image_size
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, imagenet_error, torchvision_accuracy
 from .config import ValidatedConfig, choice, fraction, positive
 
 
@@ -421,6 +421,12 @@ CARD = Card(
             common="RMSProp with momentum 0.9 and ε = 1.0 (the authors' release)",
         ),
     ),
+    results={
+        "inception-v3": (
+            imagenet_error(21.2, 5.6, "single crop", "the paper, abstract"),
+            torchvision_accuracy("Inception_V3_Weights.IMAGENET1K_V1", 77.294, 93.45),
+        ),
+    },
     settings={
         # The paper smooths labels by 0.1 (section 7), clips gradients at 2 and has batches of 32 (section 8).
         "inception-v3": {

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from ..core.spec import ImageSpec
 from .base import BaseModel, validate_image_size
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result, torchvision_accuracy
 from .config import ValidatedConfig, choice, fraction, min_value, positive
 
 STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
@@ -55,10 +55,14 @@ class Config(ValidatedConfig):
         return 32 if self.stem == "imagenet" else 8
 
     def width(self, channels: int) -> int:
-        """Return `channels` times α, rounded to the nearest multiple of 8 that is at least nine tenths of it."""
-        asked = channels * self.width_mult
-        rounded = max(8, int(asked + 4) // 8 * 8)
-        return rounded if rounded >= 0.9 * asked else rounded + 8
+        """Return `channels` times α, as a multiple of 8."""
+        return round_channels(channels * self.width_mult)
+
+
+def round_channels(channels: float) -> int:
+    """Return the nearest multiple of 8 that is at least nine tenths of `channels`."""
+    rounded = max(8, int(channels + 4) // 8 * 8)
+    return rounded if rounded >= 0.9 * channels else rounded + 8
 
 
 class Convolution(nn.Module):
@@ -179,5 +183,15 @@ CARD = Card(
             here="AdamW, with warm-up and cosine",
         ),
     ),
+    results={
+        "mobilenet-v2": (
+            Result("ImageNet", {"top-1 accuracy": 72.0}, "224×224 pixels", "the paper, table 4"),
+            Result(
+                "ImageNet", {"top-1 accuracy": 71.8, "top-5 accuracy": 91.0}, "224×224 pixels", "the authors' release"
+            ),
+            torchvision_accuracy("MobileNet_V2_Weights.IMAGENET1K_V1", 71.878, 90.286),
+            torchvision_accuracy("MobileNet_V2_Weights.IMAGENET1K_V2", 72.154, 90.822),
+        ),
+    },
     settings={"mobilenet-v2": _ON_PHOTOGRAPHS},
 )

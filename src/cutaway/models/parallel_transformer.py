@@ -23,32 +23,46 @@ Shapes, from token ids (N, T):
     each block                               (N, T, dim)
     normalized, times the embedding          (N, T, vocab_size)
 
-There are no additive positions: queries and keys are rotated by their positions, so that their product depends on the
-distance of two tokens (J. Su et al., RoFormer, 2021, <https://arxiv.org/abs/2104.09864>). `context_length` is the
-length for which the model was trained, and the maximum. Padding, `extend` and the head for classes are as in GPT-2
-(`base.py`).
+With `norm=none` nothing is normalized: with order=pre or post a block is Z = z + α₁ A(z), z ← Z + α₂ M(Z).
+
+    positions=     position of a token (`nn/position.py`)
+    rotary         queries and keys are rotated, so that their product depends on the distance (J. Su et al., 2021)
+    alibi          a multiple of the distance is subtracted from each score (O. Press et al., 2022)
+    sinusoids      z⁰_t = √d · E[token_t] + PE(t) (A. Vaswani et al., 2017)
+    learned        z⁰_t = E[token_t] + P[t], a table of context_length rows
+    none           only the causal mask tells tokens apart
+
+`base` is that of the angles of rotary and sinusoids. With `score=bilinear` each head learns W_QK as one matrix (d, d)
+of any rank, not as the product of W_Q and W_K.
+
+`context_length` is the maximum length. Padding, `extend` and the head for classes are as in GPT-2 (`base.py`).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..core.errors import ModelError, check_value
 from ..core.spec import TextSpec
-from ..nn.attention import MultiHeadAttention
+from ..nn.attention import BilinearAttention, MultiHeadAttention
 from ..nn.kv_cache import Cache, LayerCache, position_ids_and_mask
-from ..nn.masks import last_token, normalize_padding_mask
-from ..nn.position import Rotation, rotation
+from ..nn.masks import causal_mask, last_token, normalize_padding_mask
+from ..nn.position import BASE, Rotation, alibi, rotation, sinusoids
 from ..nn.transformer import MLP, Unembedding
 from .base import CausalLanguageModel
 from .card import Card, Divergence, Published
-from .config import ValidatedConfig, choice, fit_language_model, fraction, positive
-from .gpt2 import HEADS, init_weights
+from .config import ValidatedConfig, choice, fit_language_model, fraction, min_value, positive
+from .gpt2 import HEADS, STD, init_weights
 
 ORDERS = ("parallel", "pre", "post")
+NORMS = ("layer", "none")
+POSITIONS = ("rotary", "alibi", "sinusoids", "learned", "none")
+SCORES = ("scaled_dot", "bilinear")
 
 
 @dataclass(frozen=True)
@@ -59,24 +73,30 @@ class Config(ValidatedConfig):
     context_length: int = positive(256)  # maximum number of tokens
     dim: int = positive(256)  # model dimension
     layers: int = positive(6)  # number of blocks
-    heads: int = positive(8)  # attention heads, each with dim / heads channels, an even number
+    heads: int = positive(8)  # attention heads, each with dim / heads channels, an even number with rotary positions
     kv_heads: int | None = positive(None)  # of keys and values, a divisor of heads: 1 in PaLM; auto: heads
     ffn_dim: int | None = positive(None)  # feed-forward dimension; auto: 4 · dim
     dropout: float = fraction(0.0)  # dropout rate of embedding, attention weights and the output of each layer; PaLM: 0
     order: str = choice("parallel", ORDERS)  # how a block adds attention and MLP: parallel, pre, post
     strengths: tuple[float, float] = (1.0, 1.0)  # α₁ and α₂, factors of the outputs of attention and MLP
+    norm: str = choice("layer", NORMS)  # layer normalization, or none
+    positions: str = choice("rotary", POSITIONS)  # position encoding: rotary, alibi, sinusoids, learned, none
+    base: float = min_value(1, BASE)  # base of the angles of rotary and sinusoids
+    score: str = choice("scaled_dot", SCORES)  # scaled_dot: W_QK is W_Q times W_K; bilinear: one matrix of any rank
     tie_weights: bool = True  # use the embedding as the output matrix W_U; else W_U is a separate matrix
     head: str = choice("next", HEADS)  # next: logits of the next token; classes: one output for a text
     num_classes: int = positive(2)  # size of the output of the head for classes
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        ok = self.dim % (2 * self.heads) == 0
-        check_value(
-            ok, "heads", self.heads, f"at least 1, and a divisor of dim={self.dim} with an even number for each"
-        )
+        rotary = self.positions == "rotary"
+        ok = self.dim % ((1 + rotary) * self.heads) == 0
+        even = " with an even number for each" if rotary else ""
+        check_value(ok, "heads", self.heads, f"at least 1, and a divisor of dim={self.dim}{even}")
         ok = self.kv_heads is None or self.heads % self.kv_heads == 0
         check_value(ok, "kv_heads", self.kv_heads, f"at least 1 and a divisor of heads={self.heads}")
+        ok = self.score == "scaled_dot" or self.kv_heads in (None, self.heads)
+        check_value(ok, "kv_heads", self.kv_heads, f"auto or heads={self.heads} with score=bilinear")
         two = len(self.strengths) == 2 and all(math.isfinite(strength) for strength in self.strengths)
         check_value(two, "strengths", self.strengths, "two numbers, of attention and MLP")
 
@@ -93,26 +113,34 @@ class Block(nn.Module):
         super().__init__()
         dim, dropout = config.dim, config.dropout
         self.order, self.strengths = config.order, config.strengths
-        self.norm1 = nn.LayerNorm(dim)
-        self.attention = MultiHeadAttention(
-            dim, config.heads, kv_heads=config.kv_heads, bias=False, dropout=dropout, rotates=True
-        )
+        self.norm1 = _norm(config)
+        how: dict[str, Any] = {
+            "dropout": dropout,
+            "rotates": config.positions == "rotary",
+            "base": config.base,
+        }
+        self.attention: MultiHeadAttention
+        if config.score == "bilinear":
+            self.attention = BilinearAttention(dim, config.heads, **how)
+        else:
+            self.attention = MultiHeadAttention(dim, config.heads, kv_heads=config.kv_heads, bias=False, **how)
         if config.order != "parallel":
-            self.norm2 = nn.LayerNorm(dim)
+            self.norm2 = _norm(config)
         self.mlp = MLP(dim, config.ffn_dim or 4 * dim, "gelu-tanh", bias=False)
         self.dropout = nn.Dropout(dropout)
 
     def forward(
         self,
         z: Tensor,
-        positions: Tensor | Rotation,
+        positions: Tensor | Rotation | None = None,
         mask: Tensor | None = None,
         cache: LayerCache | None = None,
     ) -> Tensor:
         """Map (N, T, dim) to (N, T, dim).
 
-        Queries and keys are turned by their `positions`, (T,) or (N, T), or the `rotation` of these; `mask` (N or 1, 1,
-        T or 1, S) is True where a token may look, by default at itself and the tokens before it.
+        With rotary positions, queries and keys are rotated by their `positions`, (T,) or (N, T), or the `rotation` of
+        these. `mask` (N or 1, heads or 1, T or 1, S) is True where a token may attend, or a bias, by default to itself
+        and the tokens before it.
         """
         a1, a2 = self.strengths
 
@@ -135,6 +163,10 @@ class Block(nn.Module):
         return z
 
 
+def _norm(config: Config) -> nn.Module:
+    return nn.LayerNorm(config.dim) if config.norm == "layer" else nn.Identity()
+
+
 def _scaled(strength: float, y: Tensor) -> Tensor:
     return y if strength == 1.0 else strength * y
 
@@ -147,16 +179,20 @@ class ParallelTransformer(CausalLanguageModel):
         self.config = config
         dim = config.dim
         self.embedding = nn.Embedding(config.vocab_size, dim)  # E
+        if config.positions == "learned":
+            self.positions = nn.Embedding(config.context_length, dim)  # P
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         # With order=post the last block has already normalized its output.
-        self.norm = nn.Identity() if config.order == "post" else nn.LayerNorm(dim)
+        self.norm = nn.Identity() if config.order == "post" else _norm(config)
         self.head: nn.Module
         if config.head == "next":
             self.head = Unembedding(self.embedding, tied=config.tie_weights)  # W_U
         else:
             self.head = nn.Linear(dim, config.num_classes, bias=False)
         init_weights(self, config.layers)
+        if config.positions == "learned":
+            nn.init.normal_(self.positions.weight, std=STD / 2)  # as in GPT-2
 
     def hidden(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """Return the normalized output of the last block, (N, T, dim).
@@ -171,12 +207,36 @@ class ParallelTransformer(CausalLanguageModel):
                 "larger model.context_length in training."
             )
         positions, visible = position_ids_and_mask(tokens, mask, cache)
-        z = self.dropout(self.embedding(tokens))  # (N, T, dim)
-        turn = rotation(positions, self.config.dim // self.config.heads, z.dtype)  # once for all blocks
+        z = self._embed(tokens, positions)  # (N, T, dim)
+        turn = None
+        if self.config.positions == "rotary":  # once for all blocks
+            size = self.config.dim if self.config.score == "bilinear" else self.config.dim // self.config.heads
+            turn = rotation(positions, size, z.dtype, self.config.base)
+        elif self.config.positions == "alibi":
+            if visible is None:
+                keys = tokens.shape[1] if cache is None else cache.length
+                visible = causal_mask(tokens.shape[1], keys, tokens.device)[None, None]
+            visible = alibi(visible, self.config.heads, z.dtype)  # (N or 1, heads, T or 1, S)
         for i, block in enumerate(self.blocks):
             z = block(z, turn, visible, cache.layers[i] if cache is not None else None)  # (N, T, dim)
         y: Tensor = self.norm(z)  # (N, T, dim)
         return y
+
+    def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Return the input of the first block, (N, T, dim)."""
+        z = self.embedding(tokens)  # (N, T, dim)
+        if self.config.positions == "sinusoids":
+            z = z * math.sqrt(self.config.dim) + sinusoids(positions, self.config.dim, z.dtype, self.config.base)
+        elif self.config.positions == "learned":
+            z = z + self.positions(positions)
+        y: Tensor = self.dropout(z)
+        return y
+
+    def position_tables(self, num_positions: int) -> dict[str, Tensor]:
+        """Return the sinusoids, (num_positions, dim), or the learned table; nothing for other positions."""
+        if self.config.positions == "sinusoids":
+            return {"sinusoids": sinusoids(torch.arange(num_positions), self.config.dim, base=self.config.base)}
+        return super().position_tables(num_positions)
 
     def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the input of the head: each token, (N, T, dim), or for classes the last real token, (N, dim)."""
@@ -252,6 +312,12 @@ CARD = Card(
             "residual strengths α₁, α₂, and the other orders",
             paper="1; only parallel",
             here="1 and parallel in the preset; configurable",
+        ),
+        Divergence(
+            "positions, score and normalization",
+            paper="rotary with base 10 000; W_Q and W_K; layer normalization",
+            here="as in the papers; positions=alibi, sinusoids, learned or none, base=, score=bilinear and norm=none "
+            "for comparisons",
         ),
     ),
     settings={

@@ -42,7 +42,7 @@ from ..core.errors import ModelError
 from ..core.spec import Classes, Value, VideoSpec
 from ..nn.masks import normalize_padding_mask, rows_not_right_padded
 from .base import BaseModel
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result
 from .config import ValidatedConfig, choice, positive
 
 STEMS = {"r3d": (7, 2), "small": (3, 2)}  # pixels a side of the first kernel, and its stride in space
@@ -257,6 +257,16 @@ CARD = Card(
             here="1/8 of the width and a first kernel of 3×3×3, for small videos on a CPU",
         ),
     ),
+    results={
+        "r3d-18": (
+            Result(
+                "Kinetics-400",
+                {"top-1 accuracy": 63.2, "top-5 accuracy": 83.479},
+                "clips of 16 frames, averaged",
+                "torchvision, R3D_18_Weights.KINETICS400_V1",
+            ),
+        ),
+    },
     settings={
         # Section 4.1 of the paper: SGD, rate 0.01 divided by 10 every 10 of 45 epochs after 10 of warm-up, 32 clips.
         "r3d-18": {

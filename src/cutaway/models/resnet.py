@@ -1,7 +1,8 @@
-"""Residual networks: the ImageNet family with 18 to 152 layers, and the CIFAR family with 20 to 110.
+"""Residual networks: the ImageNet family with 18 to 200 layers, and the CIFAR family with 20 to 164.
 
-After K. He, X. Zhang, S. Ren, J. Sun, Deep residual learning for image recognition, 2015 (CVPR 2016).
-<https://arxiv.org/abs/1512.03385>
+After K. He, X. Zhang, S. Ren, J. Sun, Deep residual learning for image recognition, 2015 (CVPR 2016)
+<https://arxiv.org/abs/1512.03385>, and, for the presets -v2, Identity mappings in deep residual networks, 2016 (ECCV
+2016) <https://arxiv.org/abs/1603.05027>.
 
 A block learns the difference between its output and its input; the shortcut adds the input (equations 1 and 2):
 
@@ -28,6 +29,16 @@ rounding up, and the mean is over the remaining map.
 
 Where the shape changes, shortcut A takes every second pixel of the input and pads channels of zeros; in B, W_s is a 1×1
 convolution with normalization.
+
+With order=pre (v2), normalization and ReLU come before each convolution, and nothing comes after the sum (equation 4 of
+the second paper). While the shape stays the same, the output of a block is the input of an earlier one plus what the
+blocks in between add, and the gradient of the loss L has the same form (equation 5):
+
+    x_L = x_l + Σ F(x_i, W_i)         ∂L/∂x_l = ∂L/∂x_L (1 + ∂/∂x_l Σ F(x_i, W_i))         sums over i = l, …, L − 1
+
+The first block of the network gets its input activated, after the normalization and ReLU of the stem. In the first
+block of each further stage, both paths begin with the activated input, and W_s has no normalization. One more
+normalization and ReLU follow the last block.
 """
 
 from __future__ import annotations
@@ -41,7 +52,7 @@ from torch import Tensor, nn
 from ..core.errors import check_value
 from ..core.spec import ImageSpec
 from .base import BaseModel
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result, imagenet_error, torchvision_accuracy
 from .config import ValidatedConfig, choice, positive
 
 
@@ -56,11 +67,19 @@ class Config(ValidatedConfig):
     shortcut: str = choice("B", ("A", "B", "none"))  # A pads channels of zeros where the shape changes, B is a 1×1
     # convolution there; none leaves all of them out, which makes the paper's plain networks
     stride_on: str = choice("3x3", ("1x1", "3x3"))  # where a bottleneck strides: 3x3 as torchvision, 1x1 as published
+    order: str = choice("post", ("post", "pre"))  # pre (v2): normalization and ReLU before each convolution, not after
+    zero_init: bool = False  # start each block as its shortcut: the last normalization (pre: convolution) is 0
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
     num_classes: int = positive(1000)  # logits
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_value(
+            not (self.zero_init and self.shortcut == "none"),
+            "zero_init",
+            self.zero_init,
+            "False with shortcut=none, where each block would return 0",
+        )
         check_value(
             self.stride_on == "3x3" or self.block == "bottleneck",
             "stride_on",
@@ -102,14 +121,19 @@ class NoShortcut(nn.Module):
         return x.new_zeros(())
 
 
-def shortcut(kind: str, in_channels: int, out_channels: int, stride: int) -> nn.Module:
-    """Return W_s: the identity if shapes match, else the shortcut of that `kind` (A or B), or no shortcut for none."""
+def shortcut(kind: str, in_channels: int, out_channels: int, stride: int, order: str = "post") -> nn.Module:
+    """Return W_s: the identity if shapes match, else the shortcut of that `kind` (A or B), or no shortcut for none.
+
+    The convolution of B is normalized in blocks of `order` post only.
+    """
     if kind == "none":
         return NoShortcut()
     if stride == 1 and in_channels == out_channels:
         return nn.Identity()
     if kind == "A":
         return ZeroPadShortcut(in_channels, out_channels, stride)
+    if order == "pre":
+        return conv(in_channels, out_channels, 1, stride)
     return nn.Sequential(conv(in_channels, out_channels, 1, stride), nn.BatchNorm2d(out_channels))
 
 
@@ -160,7 +184,84 @@ class Bottleneck(nn.Module):
         return F.relu(y, inplace=True)
 
 
+class PreActivationBlock(nn.Module):
+    """Base class of blocks with `order` pre: y = F(x) + x, or F(a) + W_s a with a = ReLU(BN(x)) where shapes change."""
+
+    relu_after_sum = False
+    bn1: nn.BatchNorm2d | None  # None in the first block of a network, whose input is activated already
+    downsample: nn.Module
+
+    def activate(self, x: Tensor) -> Tensor:
+        """Return a = ReLU(BN(x)), with which F begins."""
+        return x if self.bn1 is None else F.relu(self.bn1(x), inplace=True)
+
+    def shortcut_path(self, x: Tensor, a: Tensor | None = None) -> Tensor:
+        """Return what is added to F: x itself, or W_s a where shapes change. `a` is computed if it is not given."""
+        same = isinstance(self.downsample, nn.Identity)
+        if not same and a is None:
+            a = self.activate(x)
+        added: Tensor = self.downsample(x if same else a)
+        return added
+
+
+class PreActivationBasicBlock(PreActivationBlock):
+    """BN, ReLU, 3×3, twice, with a shortcut: (N, C, H, W) to (N, w, ⌈H/s⌉, ⌈W/s⌉)."""
+
+    expansion = 1
+
+    def __init__(
+        self, in_channels: int, width: int, stride: int, config: Config, dilation: int = 1, activated: bool = False
+    ) -> None:
+        super().__init__()
+        self.bn1 = None if activated else nn.BatchNorm2d(in_channels)
+        self.conv1 = conv(in_channels, width, 3, stride, dilation)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv2 = conv(width, width, 3, dilation=dilation)
+        self.downsample = shortcut(config.shortcut, in_channels, width, stride, config.order)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return y = F(x) + x."""
+        a = self.activate(x)
+        y = self.conv1(a)
+        y = self.conv2(F.relu(self.bn2(y), inplace=True))
+        total: Tensor = y + self.shortcut_path(x, a)
+        return total
+
+
+class PreActivationBottleneck(PreActivationBlock):
+    """BN, ReLU and a convolution, three times: 1×1 to w channels, 3×3, 1×1 to 4w, with a shortcut."""
+
+    expansion = 4
+
+    def __init__(
+        self, in_channels: int, width: int, stride: int, config: Config, dilation: int = 1, activated: bool = False
+    ) -> None:
+        super().__init__()
+        stride_1x1, stride_3x3 = (stride, 1) if config.stride_on == "1x1" else (1, stride)
+        out_channels = width * self.expansion
+        self.bn1 = None if activated else nn.BatchNorm2d(in_channels)
+        self.conv1 = conv(in_channels, width, 1, stride_1x1)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv2 = conv(width, width, 3, stride_3x3, dilation)
+        self.bn3 = nn.BatchNorm2d(width)
+        self.conv3 = conv(width, out_channels, 1)
+        self.downsample = shortcut(config.shortcut, in_channels, out_channels, stride, config.order)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return y = F(x) + x."""
+        a = self.activate(x)
+        y = self.conv1(a)
+        y = self.conv2(F.relu(self.bn2(y), inplace=True))
+        y = self.conv3(F.relu(self.bn3(y), inplace=True))
+        total: Tensor = y + self.shortcut_path(x, a)
+        return total
+
+
 BLOCKS: dict[str, type[BasicBlock] | type[Bottleneck]] = {"basic": BasicBlock, "bottleneck": Bottleneck}
+PRE_ACTIVATION_BLOCKS: dict[str, type[PreActivationBasicBlock] | type[PreActivationBottleneck]] = {
+    "basic": PreActivationBasicBlock,
+    "bottleneck": PreActivationBottleneck,
+}
 
 
 def add_stages(network: nn.Module, config: Config, dilated: int = 0) -> int:
@@ -177,7 +278,7 @@ def add_stages(network: nn.Module, config: Config, dilated: int = 0) -> int:
         network.maxpool = nn.Identity()
     network.bn1 = nn.BatchNorm2d(config.width)
 
-    Block = BLOCKS[config.block]
+    expansion = BLOCKS[config.block].expansion
     channels, dilation = config.width, 1
     for stage, count in enumerate(config.layers):
         width = config.width * 2**stage
@@ -187,17 +288,35 @@ def add_stages(network: nn.Module, config: Config, dilated: int = 0) -> int:
         blocks = []
         for i in range(count):
             first = i == 0
-            blocks.append(Block(channels, width, stride if first else 1, config, before if first else dilation))
-            channels = width * Block.expansion
+            how = (channels, width, stride if first else 1, config, before if first else dilation)
+            blocks.append(
+                BLOCKS[config.block](*how)
+                if config.order == "post"
+                else PRE_ACTIVATION_BLOCKS[config.block](*how, activated=first and stage == 0)
+            )
+            channels = width * expansion
         network.add_module(f"layer{stage + 1}", nn.Sequential(*blocks))
     return channels
 
 
-def initialize(network: nn.Module) -> None:
-    """Initialize the convolutions: normal with variance 2/n, with the fan-out n (He initialization)."""
+def initialize(network: nn.Module, zero_init: bool = False) -> None:
+    """Initialize the convolutions: normal with variance 2/n, with the fan-out n (He initialization).
+
+    With `zero_init`, F is 0 in each block: a block begins as its shortcut. P. Goyal et al., Accurate, large minibatch
+    SGD, 2017, section 5.1 <https://arxiv.org/abs/1706.02677>, set the weights γ of its last normalization to 0. In a
+    pre-activation block no gradient would pass the ReLU after them, so there the last convolution is 0.
+    """
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    for block in network.modules() if zero_init else ():
+        if isinstance(block, BasicBlock | Bottleneck):
+            last: nn.Module = block.bn2 if isinstance(block, BasicBlock) else block.bn3
+        elif isinstance(block, PreActivationBasicBlock | PreActivationBottleneck):
+            last = block.conv2 if isinstance(block, PreActivationBasicBlock) else block.conv3
+        else:
+            continue
+        nn.init.zeros_(last.get_parameter("weight"))
 
 
 class Backbone(nn.Module):
@@ -233,13 +352,15 @@ class ResNet(BaseModel):
         super().__init__()
         self.config = config
         channels = add_stages(self, config)
+        self.norm = nn.BatchNorm2d(channels) if config.order == "pre" else None  # no block normalizes the last sum
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Linear(channels, config.num_classes)
-        initialize(self)
+        initialize(self, config.zero_init)
 
     def residual_blocks(self) -> list[nn.Module]:
         """Return all residual blocks in execution order."""
-        return [module for module in self.modules() if isinstance(module, BasicBlock | Bottleneck)]
+        kinds = (BasicBlock, Bottleneck, PreActivationBlock)
+        return [module for module in self.modules() if isinstance(module, kinds)]
 
     def reduced(self, fraction: float) -> ResNet:
         """Return a new narrow network with that fraction of each stage's blocks, for small RGB images of ten classes.
@@ -257,6 +378,8 @@ class ResNet(BaseModel):
         x = self.maxpool(x)  # (N, w, H/4, W/4)
         for stage in range(len(self.config.layers)):
             x = getattr(self, f"layer{stage + 1}")(x)
+        if self.norm is not None:
+            x = F.relu(self.norm(x), inplace=True)
         pooled: Tensor = self.avgpool(x)  # (N, channels, 1, 1)
         return pooled.flatten(1)  # (N, channels)
 
@@ -269,14 +392,14 @@ class ResNet(BaseModel):
 Model = ResNet
 
 
-def _bottlenecks(*blocks: int, stride_on: str = "3x3") -> Config:
-    return Config(layers=blocks, block="bottleneck", stride_on=stride_on)
+def _bottlenecks(*blocks: int, stride_on: str = "3x3", order: str = "post") -> Config:
+    return Config(layers=blocks, block="bottleneck", stride_on=stride_on, order=order)
 
 
-def _cifar(layers: int) -> Config:
+def _cifar(layers: int, order: str = "post") -> Config:
     """Return the CIFAR family: 6n + 2 layers are three stages of n blocks, the stem and the head."""
     n = (layers - 2) // 6
-    return Config(layers=(n, n, n), width=16, stem="cifar", shortcut="A", num_classes=10)
+    return Config(layers=(n, n, n), width=16, stem="cifar", shortcut="A", order=order, num_classes=10)
 
 
 PRESETS = {
@@ -293,6 +416,24 @@ PRESETS = {
     "resnet44": _cifar(44),
     "resnet56": _cifar(56),
     "resnet110": _cifar(110),
+    "resnet18-v2": Config(layers=(2, 2, 2, 2), order="pre"),
+    "resnet34-v2": Config(layers=(3, 4, 6, 3), order="pre"),
+    "resnet50-v2": _bottlenecks(3, 4, 6, 3, order="pre"),
+    "resnet101-v2": _bottlenecks(3, 4, 23, 3, order="pre"),
+    "resnet152-v2": _bottlenecks(3, 8, 36, 3, order="pre"),
+    "resnet200-v2": _bottlenecks(3, 24, 36, 3, order="pre"),
+    "resnet20-v2": _cifar(20, order="pre"),
+    "resnet56-v2": _cifar(56, order="pre"),
+    "resnet110-v2": _cifar(110, order="pre"),
+    "resnet164-v2": Config(
+        layers=(18, 18, 18),
+        block="bottleneck",
+        width=16,
+        stem="cifar",
+        stride_on="1x1",
+        order="pre",
+        num_classes=10,
+    ),
 }
 
 _TORCHVISION = (
@@ -300,6 +441,10 @@ _TORCHVISION = (
 )
 _V1 = "parameters as v1.5 (torchvision's weight metadata); multiply-adds computed from the authors' stride placement"
 _CIFAR = "computed from akamaster/pytorch_resnet_cifar10, whose depths and widths are the paper's table 6"
+_V2 = "timm's resnetv2_18 to resnetv2_152 have exactly these parameters; multiply-adds computed, those of v1.5"
+_V2_200 = "computed from the blocks of resnet152-v2 and the depths of fb.resnet.torch's ResNet-200"
+_V2_CIFAR = "computed: those of the network of the same depth with order=post"
+_V2_164 = "computed from the authors' resnet-pre-act.lua; the paper has 1.7 M parameters"
 _IMAGENET_SHAPE, _CIFAR_SHAPE = (3, 224, 224), (3, 32, 32)
 
 # The paper uses a learning rate of 0.1 for batches of 256, and the flip.
@@ -328,6 +473,14 @@ _ON_CIFAR = {
     "flip": True,
 }
 
+
+_RELEASE = "the authors' release"
+
+
+def _cifar_error(error: float) -> Result:
+    return Result("CIFAR-10", {"error": error}, "flips and crops in training", "the paper, table 6")
+
+
 CARD = Card(
     title="Deep residual learning for image recognition",
     authors="K. He, X. Zhang, S. Ren, J. Sun",
@@ -335,7 +488,8 @@ CARD = Card(
     link="https://arxiv.org/abs/1512.03385",
     family="cnn",
     equation="y = F(x, {W_i}) + W_s x",
-    oracle="torchvision's ResNet, with strides moved for v1; the CIFAR family: an independent plain implementation",
+    oracle="torchvision's ResNet, with strides moved for v1; the CIFAR family and v2: independent plain "
+    "implementations",
     published={
         "resnet18": Published(11_689_512, 1_814_073_344, _IMAGENET_SHAPE, _TORCHVISION),
         "resnet34": Published(21_797_672, 3_663_761_408, _IMAGENET_SHAPE, _TORCHVISION),
@@ -350,6 +504,16 @@ CARD = Card(
         "resnet44": Published(658_586, 97_174_144, _CIFAR_SHAPE, _CIFAR),
         "resnet56": Published(853_018, 125_485_696, _CIFAR_SHAPE, _CIFAR),
         "resnet110": Published(1_727_962, 252_887_680, _CIFAR_SHAPE, _CIFAR),
+        "resnet18-v2": Published(11_687_720, 1_814_073_344, _IMAGENET_SHAPE, _V2),
+        "resnet34-v2": Published(21_795_880, 3_663_761_408, _IMAGENET_SHAPE, _V2),
+        "resnet50-v2": Published(25_549_352, 4_089_184_256, _IMAGENET_SHAPE, _V2),
+        "resnet101-v2": Published(44_541_480, 7_801_405_440, _IMAGENET_SHAPE, _V2),
+        "resnet152-v2": Published(60_185_128, 11_513_626_624, _IMAGENET_SHAPE, _V2),
+        "resnet200-v2": Published(64_666_152, 15_007_481_856, _IMAGENET_SHAPE, _V2_200),
+        "resnet20-v2": Published(269_722, 40_551_040, _CIFAR_SHAPE, _V2_CIFAR),
+        "resnet56-v2": Published(853_018, 125_485_696, _CIFAR_SHAPE, _V2_CIFAR),
+        "resnet110-v2": Published(1_727_962, 252_887_680, _CIFAR_SHAPE, _V2_CIFAR),
+        "resnet164-v2": Published(1_703_258, 244_500_992, _CIFAR_SHAPE, _V2_164),
     },
     divergences=(
         Divergence(
@@ -367,6 +531,21 @@ CARD = Card(
             here="A on CIFAR, half of its zeros before the channels and half after, as in most implementations; B on "
             "ImageNet",
             common="B on ImageNet (torchvision); on CIFAR A with all zeros after, or B, 2 752 parameters more",
+        ),
+        Divergence(
+            "pre-activation (-v2)",
+            paper="110, 164 and 1001 layers on CIFAR, 152 and 200 on ImageNet; the first block gets conv1's output, "
+            "normalized and activated",
+            here="as in the paper, with the max-pool after that activation (fb.resnet.torch); the other depths follow "
+            "the same rule",
+            common="the max-pool before it, and in basic blocks the first shortcut before it (timm); biases in some "
+            "convolutions (Keras: ResNet50V2 has 25 568 360 trainable parameters)",
+        ),
+        Divergence(
+            "start of the blocks",
+            paper="no special one",
+            here="no special one; zero_init=true starts each block as its shortcut (Goyal et al., 2017)",
+            common="γ = 0 in torchvision's zero_init_residual, off by default, and in timm, on by default",
         ),
         Divergence(
             "initialization",
@@ -387,5 +566,42 @@ CARD = Card(
             common="two, and so two sets of weights, for 50, 101 and 152 layers (torchvision)",
         ),
     ),
+    results={
+        "resnet18": (torchvision_accuracy("ResNet18_Weights.IMAGENET1K_V1", 69.758, 89.078),),
+        "resnet34": (
+            imagenet_error(24.52, 7.46, "10 crops", "the paper, table 3"),
+            torchvision_accuracy("ResNet34_Weights.IMAGENET1K_V1", 73.314, 91.42),
+        ),
+        "resnet50": (
+            torchvision_accuracy("ResNet50_Weights.IMAGENET1K_V1", 76.13, 92.862),
+            torchvision_accuracy("ResNet50_Weights.IMAGENET1K_V2", 80.858, 95.434),
+        ),
+        "resnet101": (
+            torchvision_accuracy("ResNet101_Weights.IMAGENET1K_V1", 77.374, 93.546),
+            torchvision_accuracy("ResNet101_Weights.IMAGENET1K_V2", 81.886, 95.78),
+        ),
+        "resnet152": (
+            torchvision_accuracy("ResNet152_Weights.IMAGENET1K_V1", 78.312, 94.046),
+            torchvision_accuracy("ResNet152_Weights.IMAGENET1K_V2", 82.284, 96.002),
+        ),
+        "resnet50-v1": (
+            imagenet_error(22.85, 6.71, "10 crops", "the paper, table 3"),
+            imagenet_error(24.7, 7.8, "single crop", _RELEASE),
+        ),
+        "resnet101-v1": (
+            imagenet_error(21.75, 6.05, "10 crops", "the paper, table 3"),
+            imagenet_error(23.6, 7.1, "single crop", _RELEASE),
+        ),
+        "resnet152-v1": (
+            imagenet_error(21.43, 5.71, "10 crops", "the paper, table 3"),
+            imagenet_error(19.38, 4.49, "several scales", "the paper, table 4"),
+            imagenet_error(23.0, 6.7, "single crop", _RELEASE),
+        ),
+        "resnet20": (_cifar_error(8.75),),
+        "resnet32": (_cifar_error(7.51),),
+        "resnet44": (_cifar_error(7.17),),
+        "resnet56": (_cifar_error(6.97),),
+        "resnet110": (_cifar_error(6.43),),
+    },
     settings={n: _ON_CIFAR if c.stem == "cifar" else _ON_PHOTOGRAPHS for n, c in PRESETS.items()},
 )

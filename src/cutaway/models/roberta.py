@@ -17,7 +17,7 @@ Shapes are those of `bert.py`. The differences from BERT are:
 from __future__ import annotations
 
 from .bert import Bert, Config, fine_tuning, pre_training
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result
 
 Model = Bert
 
@@ -74,6 +74,26 @@ CARD = Card(
         ),
     ),
     # Its appendix: a rate of 1e-5 to 3e-5, batches of 16 or 32, at most 10 epochs, decay 0.1, a rise over 0.06.
+    results={
+        "roberta-base": (
+            Result(
+                "GLUE",
+                {
+                    "MNLI": 87.6,
+                    "QNLI": 92.8,
+                    "QQP": 91.9,
+                    "RTE": 78.7,
+                    "SST-2": 94.8,
+                    "MRPC": 90.2,
+                    "CoLA": 63.6,
+                    "STS-B": 91.2,
+                },
+                "development set, one task at a time",
+                "the authors' release (fairseq)",
+                unit="",
+            ),
+        ),
+    },
     settings={"roberta-base": pre_training(weight_decay=0.1, warmup=0.06, decay=0.94)},
     fine_tuning={
         "roberta-base": fine_tuning(lr=2e-5, weight_decay=0.1, warmup=0.06, decay=0.94),

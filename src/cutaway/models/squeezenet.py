@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from ..core.spec import ImageSpec
 from .base import BaseModel, validate_image_size
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result, torchvision_accuracy
 from .config import ValidatedConfig, choice, fraction, min_value, positive
 
 FIRES = range(2, 10)  # the Fire modules, numbered as in the paper
@@ -186,5 +186,17 @@ CARD = Card(
             here="AdamW, with warm-up and cosine",
         ),
     ),
+    results={
+        "squeezenet-1.0": (
+            Result(
+                "ImageNet",
+                {"top-1 accuracy": 57.5, "top-5 accuracy": 80.3},
+                "protocol not stated",
+                "the paper, table 2",
+            ),
+            torchvision_accuracy("SqueezeNet1_0_Weights.IMAGENET1K_V1", 58.092, 80.42),
+        ),
+        "squeezenet-1.1": (torchvision_accuracy("SqueezeNet1_1_Weights.IMAGENET1K_V1", 58.178, 80.624),),
+    },
     settings=dict.fromkeys(PRESETS, _ON_PHOTOGRAPHS),
 )

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from ..core.spec import Classes, TextSpec, Value
 from ..nn.masks import normalize_padding_mask
 from .base import BaseModel
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result
 from .config import ValidatedConfig, choice, fraction, min_value, positive
 
 CHANNELS = ("random", "static", "non-static", "two-channel")
@@ -154,6 +154,12 @@ CARD = Card(
             common="mostly omitted",
         ),
     ),
+    results={
+        "textcnn": (
+            Result("MR", {"accuracy": 76.1}, "random word vectors", "the paper, table 2"),
+            Result("SST-2", {"accuracy": 82.7}, "random word vectors", "the paper, table 2"),
+        ),
+    },
     settings={
         "textcnn": {
             "optimizer": "adadelta",

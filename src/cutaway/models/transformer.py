@@ -37,11 +37,11 @@ from ..core.spec import PairSpec
 from ..nn.attention import MultiHeadAttention
 from ..nn.kv_cache import Cache, LayerCache
 from ..nn.masks import attention_mask, normalize_padding_mask, position_ids
-from ..nn.position import sinusoids
+from ..nn.position import BASE, sinusoids
 from ..nn.transformer import MLP, Unembedding
 from .base import EncoderDecoder, parse_forward_args, target_positions
-from .card import Card, Divergence, Published
-from .config import ValidatedConfig, choice, fraction, positive
+from .card import Card, Divergence, Published, Result
+from .config import ValidatedConfig, choice, fraction, min_value, positive
 
 ORDERS = ("post", "pre")
 
@@ -61,6 +61,7 @@ class Config(ValidatedConfig):
     dropout: float = fraction(0.1)  # dropout rate of the output of each sub-layer, and of embedding plus positions
     tie_weights: bool = True  # use the embedding as the output matrix W_U; else W_U is a separate matrix
     order: str = choice("post", ORDERS)  # order of the normalization: post, after each sum; pre, before each sub-layer
+    base: float = min_value(1, BASE)  # base of the angles of the sinusoids
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -157,7 +158,7 @@ class Transformer(EncoderDecoder):
 
     def position_tables(self, num_positions: int) -> dict[str, Tensor]:
         """Return the sinusoidal position encodings PE, (num_positions, dim)."""
-        return {"sinusoids": sinusoids(torch.arange(num_positions), self.config.dim)}
+        return {"sinusoids": sinusoids(torch.arange(num_positions), self.config.dim, base=self.config.base)}
 
     def _embed_tokens(self, words: nn.Embedding, tokens: Tensor, places: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return √d · E[tokens] + PE(places), (N, T, dim); the factor does not apply to the positions.
@@ -165,7 +166,7 @@ class Transformer(EncoderDecoder):
         With a `mask` (N, 1, 1, T) positions count real tokens only.
         """
         x = words(tokens) * math.sqrt(self.config.dim)
-        positions = sinusoids(places, self.config.dim, x.dtype)  # (T, dim)
+        positions = sinusoids(places, self.config.dim, x.dtype, self.config.base)  # (T, dim)
         if mask is not None:
             positions = positions[position_ids(mask[:, 0, 0])]  # (N, T, dim)
         summed: Tensor = self.dropout(x + positions)
@@ -261,6 +262,11 @@ def _noam(dim: int, warmup: int, updates: int) -> dict[str, object]:
 _COUNTED = "computed from the definition above, for {} tokens on either side, of {:,} different ones"
 _AT = (32,)
 
+
+def _bleu(target: str, score: float, source: str = "the paper, table 2") -> Result:
+    return Result(f"WMT 2014, English to {target}", {"BLEU": score}, "newstest2014, beam of 4", source, unit="")
+
+
 CARD = Card(
     title="Attention is all you need",
     authors="A. Vaswani, N. Shazeer, N. Parmar, J. Uszkoreit, L. Jones, A. N. Gomez, Ł. Kaiser, I. Polosukhin",
@@ -325,6 +331,14 @@ CARD = Card(
             "use model.dim=256 model.layers=3 model.heads=8",
         ),
     ),
+    results={
+        "transformer-base": (_bleu("German", 27.3), _bleu("French", 38.1)),
+        "transformer-big": (
+            _bleu("German", 28.4),
+            _bleu("French", 41.8),
+            _bleu("French", 41.0, "the paper as first printed, and section 6.1 of later versions"),
+        ),
+    },
     settings={
         "transformer-base": _noam(512, 4000, 100_000),
         "transformer-big": _noam(1024, 4000, 300_000),

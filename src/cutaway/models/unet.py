@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from ..core.errors import ModelError
 from ..core.spec import ImageSpec, Mask
 from .base import BaseModel, validate_image_size
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result
 from .config import ValidatedConfig, choice, fraction, positive
 
 
@@ -190,6 +190,12 @@ CARD = Card(
             here="AdamW, with warm-up and cosine; optional flips and crops",
         ),
     ),
+    results={
+        "unet": (
+            Result("PhC-U373", {"IoU": 92.03}, "ISBI cell tracking challenge 2015", "the paper, table 2"),
+            Result("DIC-HeLa", {"IoU": 77.56}, "ISBI cell tracking challenge 2015", "the paper, table 2"),
+        ),
+    },
     settings={
         "unet": {**_USUAL, "lr": 1e-4, "batch_size": 4, "epochs": 50},
         "unet-small": {**_USUAL, "lr": 3e-3, "batch_size": 16, "epochs": 20},

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from ..core.spec import ImageSpec
 from .base import BaseModel, validate_image_size
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, imagenet_error, torchvision_accuracy
 from .config import ValidatedConfig, fraction, positive
 
 
@@ -206,5 +206,27 @@ CARD = Card(
             here="AdamW, with warm-up and cosine",
         ),
     ),
+    results={
+        "vgg11": (
+            imagenet_error(29.6, 10.4, "whole image, one scale", "the paper, table 3"),
+            torchvision_accuracy("VGG11_Weights.IMAGENET1K_V1", 69.02, 88.628),
+        ),
+        "vgg13": (
+            imagenet_error(28.7, 9.9, "whole image, one scale", "the paper, table 3"),
+            torchvision_accuracy("VGG13_Weights.IMAGENET1K_V1", 69.928, 89.246),
+        ),
+        "vgg16": (
+            imagenet_error(25.6, 8.1, "whole image, one scale", "the paper, table 3"),
+            torchvision_accuracy("VGG16_Weights.IMAGENET1K_V1", 71.592, 90.382),
+        ),
+        "vgg19": (
+            imagenet_error(25.5, 8.0, "whole image, one scale", "the paper, table 3"),
+            torchvision_accuracy("VGG19_Weights.IMAGENET1K_V1", 72.376, 90.876),
+        ),
+        "vgg11-bn": (torchvision_accuracy("VGG11_BN_Weights.IMAGENET1K_V1", 70.37, 89.81),),
+        "vgg13-bn": (torchvision_accuracy("VGG13_BN_Weights.IMAGENET1K_V1", 71.586, 90.374),),
+        "vgg16-bn": (torchvision_accuracy("VGG16_BN_Weights.IMAGENET1K_V1", 73.36, 91.516),),
+        "vgg19-bn": (torchvision_accuracy("VGG19_BN_Weights.IMAGENET1K_V1", 74.218, 91.842),),
+    },
     settings={name: _NORMALIZED if config.batch_norm else _ON_PHOTOGRAPHS for name, config in PRESETS.items()},
 )

@@ -51,7 +51,7 @@ from ..nn.attention import MultiHeadAttention
 from ..nn.masks import normalize_padding_mask
 from ..nn.transformer import MLP
 from .base import BaseModel, TokenGrid
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result
 from .config import ValidatedConfig, fraction, positive
 from .vit import interpolate_positions
 
@@ -315,6 +315,16 @@ CARD = Card(
             "PyTorch's own)",
         ),
     ),
+    results={
+        "timesformer": (
+            Result(
+                "Kinetics-400",
+                {"top-1 accuracy": 77.9, "top-5 accuracy": 93.2},
+                "8 frames, 3 crops",
+                "the authors' release, retrained after the paper",
+            ),
+        ),
+    },
     settings={
         # Section 4 of the paper: SGD, rate 0.005 divided by 10 after 11 and 14 of 15 epochs, from a ViT's weights.
         "timesformer": {

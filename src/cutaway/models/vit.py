@@ -44,7 +44,7 @@ from ..core.spec import ImageSpec
 from ..nn.attention import MultiHeadAttention
 from ..nn.transformer import MLP
 from .base import BaseModel, TokenGrid, validate_image_size
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result, torchvision_accuracy
 from .config import ValidatedConfig, choice, fraction, positive
 
 POOLING = ("token", "mean")
@@ -279,6 +279,12 @@ _FROM_SCRATCH = {
     "flip": True,
 }
 
+
+def _deit(name: str, top1: float, top5: float) -> Result:
+    scores = {"top-1 accuracy": top1, "top-5 accuracy": top5}
+    return Result("ImageNet", scores, "single crop", f"{name}, the same network trained on ImageNet alone")
+
+
 CARD = Card(
     title="An image is worth 16×16 words: Transformers for image recognition at scale",
     authors=(
@@ -345,5 +351,15 @@ CARD = Card(
             common="none in timm's and DeiT's recipes",
         ),
     ),
+    results={
+        "vit-tiny/16": (_deit("DeiT-tiny", 72.2, 91.1),),
+        "vit-small/16": (_deit("DeiT-small", 79.9, 95.0),),
+        "vit-base/16": (
+            _deit("DeiT-base", 81.8, 95.6),
+            torchvision_accuracy("ViT_B_16_Weights.IMAGENET1K_V1", 81.072, 95.318),
+        ),
+        "vit-base/32": (torchvision_accuracy("ViT_B_32_Weights.IMAGENET1K_V1", 75.912, 92.466),),
+        "vit-large/16": (torchvision_accuracy("ViT_L_16_Weights.IMAGENET1K_V1", 79.662, 94.638),),
+    },
     settings=dict.fromkeys(PRESETS, _FROM_SCRATCH),
 )

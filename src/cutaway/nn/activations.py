@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from ..core.errors import UnknownName
 
 LEAKY_SLOPE = 0.01  # slope of leaky ReLU below zero: PyTorch's default
+ALIASES = {"swish": "silu"}  # other names in use
 SLOPE = re.compile(r"\d*\.?\d+")  # a custom slope, as it is written in a name
 SCALED_TANH_AMPLITUDE = 1.7159  # with the slope 2/3, f(±1) = ±1 to four decimals
 SCALED_TANH_SLOPE = 2 / 3
@@ -227,7 +228,7 @@ def leaky_relu_derivative(z: Tensor, slope: float = LEAKY_SLOPE) -> Tensor:
 
 
 def silu(z: Tensor) -> Tensor:
-    """Return the sigmoid linear unit z σ(z).
+    """Return the sigmoid linear unit z σ(z), also called swish.
 
     Args:
         z: Input, any shape.
@@ -407,7 +408,8 @@ def formula(name: str) -> Activation:
     """Return the function with the given name, and its derivative.
 
     Args:
-        name: A key of `ACTIVATIONS`, or leaky ReLU with a custom slope, such as `leaky_relu:0.2`.
+        name: A key of `ACTIVATIONS`, leaky ReLU with a custom slope, such as `leaky_relu:0.2`, or `swish`, which is
+            `silu`.
 
     Returns:
         The function and its derivative.
@@ -439,7 +441,7 @@ def activation(name: str) -> nn.Module:
 
 def _parts(name: str) -> tuple[str, float | None]:
     """Split a name into the activation and the slope after the colon, None without one."""
-    base, colon, slope = name.partition(":")
+    base, colon, slope = ALIASES.get(name, name).partition(":")
     if base not in _MODULES or (colon and (base != "leaky_relu" or not SLOPE.fullmatch(slope))):
         raise UnknownName("activation", name, _MODULES, "leaky_relu:0.2 is leaky ReLU with the slope 0.2.")
     return base, float(slope) if colon else None

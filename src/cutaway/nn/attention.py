@@ -43,7 +43,7 @@ from .masks import attention_mask as attention_mask
 from .masks import causal_mask as causal_mask
 from .masks import masked_softmax as masked_softmax
 from .masks import merge_masks as merge_masks
-from .position import Rotation, rotary, rotation
+from .position import BASE, Rotation, rotary, rotation
 
 Score = Callable[[Tensor, Tensor], Tensor]  # maps queries (…, T, d) and keys (…, S, d') to scores (…, T, S)
 
@@ -302,6 +302,7 @@ class MultiHeadAttention(Attention):
         scale: float | None = None,
         dropout: float = 0.0,
         rotates: bool = False,
+        base: float = BASE,
     ) -> None:
         """Create the layer with Xavier-uniform weights and zero biases.
 
@@ -317,6 +318,7 @@ class MultiHeadAttention(Attention):
             scale: Factor used in place of 1 / √d_k.
             dropout: Dropout probability of the weights.
             rotates: Whether queries and keys are rotated by their positions (rotary embedding). Self-attention only.
+            base: Base of the rotary angles.
         """
         super().__init__()
         if key_dim is None:
@@ -335,7 +337,7 @@ class MultiHeadAttention(Attention):
         )
         check_value(not rotates or self.key_dim % 2 == 0, "key_dim", self.key_dim, "even, to be turned pair by pair")
         self.scale = 1 / math.sqrt(self.key_dim) if scale is None else scale
-        self.dropout, self.rotates = dropout, rotates
+        self.dropout, self.rotates, self.base = dropout, rotates, base
         sizes = [heads * self.key_dim, self.kv_heads * self.key_dim, self.kv_heads * self.value_dim]
         unbiased = bias and not key_bias
         if source is None:
@@ -453,11 +455,14 @@ class MultiHeadAttention(Attention):
         )
         if self.rotates:
             assert positions is not None, "rotary attention needs positions"
-            turn = rotation(positions, self.key_dim, q.dtype) if isinstance(positions, Tensor) else positions
-            q, k = rotary(q, turn), rotary(k, turn)
+            q, k = self._rotate(q, k, positions)
         if cache is not None:
             k, v = cache.append(k, v)
         return q, k, v
+
+    def _rotate(self, q: Tensor, k: Tensor, positions: Tensor | Rotation) -> tuple[Tensor, Tensor]:
+        turn = rotation(positions, self.key_dim, q.dtype, self.base) if isinstance(positions, Tensor) else positions
+        return rotary(q, turn), rotary(k, turn)
 
     def _split_heads(self, x: Tensor, heads: int) -> Tensor:
         return x.view(*x.shape[:2], heads, -1).transpose(1, 2)  # (N, heads, T, d)
@@ -466,6 +471,63 @@ class MultiHeadAttention(Attention):
         """Concatenate the heads and multiply by W_O: (N, heads, T, d_v) to (N, T, dim)."""
         joined: Tensor = self.out(heads.transpose(1, 2).flatten(2))  # (N, T, heads·d_v)
         return joined
+
+
+class BilinearAttention(MultiHeadAttention):
+    """Self-attention with a whole matrix W_QK for each head: (N, T, dim) to (N, T, dim).
+
+        score_ts = x_t W_QK x_sᵀ / √d_k,    d_k = dim / heads
+
+    `MultiHeadAttention` learns the factors of W_QK = W_Q W_Kᵀ, whose rank is at most d_k. Here W_QK has any rank, and
+    dim² parameters for each head instead of 2 · dim · d_k. The first rows of `qkv` are W_QKᵀ of all heads, the others
+    those of the values. The keys of all heads are the tokens themselves, which a cache stores once.
+    """
+
+    def __init__(
+        self, dim: int, heads: int, *, dropout: float = 0.0, rotates: bool = False, base: float = BASE
+    ) -> None:
+        """Create the layer, without biases.
+
+        Args:
+            dim: Features of inputs and outputs.
+            heads: Number of heads, a divisor of `dim`.
+            dropout: Dropout probability of the weights.
+            rotates: Whether queries and keys are rotated by their positions (rotary embedding).
+            base: Base of the rotary angles.
+        """
+        check_value(heads >= 1 and dim % heads == 0, "heads", heads, f"at least 1 and a divisor of dim={dim}")
+        size = dim // heads
+        super().__init__(
+            dim,
+            heads,
+            key_dim=dim,
+            value_dim=size,
+            bias=False,
+            scale=1 / math.sqrt(size),
+            dropout=dropout,
+            rotates=rotates,
+            base=base,
+        )
+        self.qkv = nn.Linear(dim, heads * dim + dim, bias=False)
+        for weight in torch.split(self.qkv.weight.detach(), [*[dim] * heads, dim]):
+            nn.init.xavier_uniform_(weight)
+
+    def project_qkv(
+        self,
+        x: Tensor,
+        source: Tensor | None = None,
+        cache: LayerCache | None = None,
+        positions: Tensor | Rotation | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return x W_QK, the tokens x and the values: (N, heads, T, dim), (N, heads, S, dim), (N, heads, S, d_v)."""
+        q, v = self.qkv(x).split([self.heads * self.key_dim, self.heads * self.value_dim], dim=-1)
+        q, k, v = self._split_heads(q, self.heads), x[:, None], self._split_heads(v, self.heads)
+        if self.rotates:
+            assert positions is not None, "rotary attention needs positions"
+            q, k = self._rotate(q, k, positions)
+        if cache is not None:
+            k, v = cache.append(k, v)
+        return q, k.expand(-1, self.heads, -1, -1), v
 
 
 def _resolve_causal(mask: Tensor | None, causal: bool, q: Tensor, k: Tensor) -> tuple[Tensor | None, bool]:

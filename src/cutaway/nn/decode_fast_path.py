@@ -93,7 +93,7 @@ def _rms_norm(layer: nn.RMSNorm) -> Callable[[Tensor], Tensor]:
     return lambda x: torch.rms_norm(x, shape, own["weight"], eps)
 
 
-def _dropout(layer: nn.Dropout) -> Callable[[Tensor], Tensor]:
+def _dropout(layer: nn.Dropout | nn.Identity) -> Callable[[Tensor], Tensor]:
     return lambda x: x
 
 
@@ -139,7 +139,7 @@ def _attention(attention: MultiHeadAttention) -> Callable[..., Tensor]:
                 q, k, v = q.view(n, heads, 1, d_k), k.view(n, kv_heads, 1, d_k), v.view(n, kv_heads, 1, d_v)
             if attention.rotates:
                 assert positions is not None, "rotary attention needs positions"
-                turn = rotation(positions, d_k, q.dtype) if isinstance(positions, Tensor) else positions
+                turn = rotation(positions, d_k, q.dtype, attention.base) if isinstance(positions, Tensor) else positions
                 q, k = rotary(q, turn), rotary(k, turn)
             k, v = cache.append(k, v)
         y = F.scaled_dot_product_attention(q, k, v, mask, scale=attention.scale, enable_gqa=shared)
@@ -155,6 +155,7 @@ FUNCTIONS: dict[type[nn.Module], Callable[[Any], Callable[..., Tensor]]] = {
     nn.LayerNorm: _layer_norm,
     nn.RMSNorm: _rms_norm,
     nn.Dropout: _dropout,
+    nn.Identity: _dropout,
 }
 
 

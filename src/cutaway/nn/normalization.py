@@ -5,6 +5,7 @@
     kind              S for the entry x_{n,c,h,w} of maps (N, C, H, W)             γ, β for each
     batch             the same channel: all n, h, w                                 channel
     layer             the same example: all c, h, w (of a sequence: the same token, all its features)      entry of S
+    group             the same example and group of channels: its c, all h, w       channel
     RMS               as layer; nothing is subtracted, σ² is the mean square        entry of S (no β)
     local response    the same pixel, size neighbouring channels; nothing is subtracted, and
                       y = x / (k + α · mean square)^b                               none
@@ -15,8 +16,9 @@ either, and its implementation by a three-dimensional mean cannot be traced to t
 are biased means of squares, but the running variance is unbiased, as in PyTorch.
 
 Batch: S. Ioffe, C. Szegedy, 2015, <https://arxiv.org/abs/1502.03167>. Layer: J. Ba, J. Kiros, G. Hinton, 2016,
-<https://arxiv.org/abs/1607.06450>. RMS: B. Zhang, R. Sennrich, 2019, <https://arxiv.org/abs/1910.07467>. Local
-response: A. Krizhevsky, I. Sutskever, G. Hinton, ImageNet classification with deep convolutional neural networks, 2012.
+<https://arxiv.org/abs/1607.06450>. Group: Y. Wu, K. He, 2018, <https://arxiv.org/abs/1803.08494>. RMS: B. Zhang, R.
+Sennrich, 2019, <https://arxiv.org/abs/1910.07467>. Local response: A. Krizhevsky, I. Sutskever, G. Hinton, ImageNet
+classification with deep convolutional neural networks, 2012.
 """
 
 from __future__ import annotations
@@ -100,7 +102,8 @@ def layer_norm(
     """Apply layer normalization over the last axes, as `F.layer_norm`.
 
     S is the last axes of one example: for tokens (N, T, d) with shape (d,) the d features of one token, for maps with
-    shape (C, H, W) one whole image. Training and evaluation are the same.
+    shape (C, H, W) one whole image. Training and evaluation are the same. γ and β have an entry for each entry of S. Of
+    images, many networks learn one γ and β for each channel instead: that is `group_norm` with one group.
 
     Args:
         x: Input, shape (..., *shape).
@@ -118,6 +121,33 @@ def layer_norm(
     if weight is not None:
         y = y * weight
     return y if bias is None else y + bias
+
+
+def group_norm(
+    x: Tensor, groups: int, weight: Tensor | None = None, bias: Tensor | None = None, *, eps: float = 1e-5
+) -> Tensor:
+    """Apply group normalization, as `F.group_norm`: statistics for each example and group of channels, γ by channel.
+
+    S is the channels of one group of one example, at every pixel. With `groups=1`, S is one whole example: layer
+    normalization of (C, H, W) with one γ and β for each channel. With `groups=C`, it is instance normalization.
+
+    Args:
+        x: Input, shape (N, C, ...).
+        groups: Number of groups of consecutive channels, a divisor of C.
+        weight: γ, shape (C,).
+        bias: β, shape (C,).
+        eps: ε.
+
+    Returns:
+        The normalized input, of the shape of x.
+    """
+    channels = x.shape[1]
+    check_value(groups >= 1 and channels % groups == 0, "groups", groups, f"a divisor of the channels, {channels}")
+    parts = x.reshape(len(x), groups, -1)  # (N, groups, C/groups · pixels)
+    y = layer_norm(parts, parts.shape[-1:], eps=eps).reshape(x.shape)
+    if weight is not None:
+        y = y * _per_channel(weight, x)
+    return y if bias is None else y + _per_channel(bias, x)
 
 
 def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None = None, *, eps: float | None = None) -> Tensor:

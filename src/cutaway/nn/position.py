@@ -1,4 +1,4 @@
-"""Position encodings: sinusoids, rotary embeddings and relative bias.
+"""Position encodings: sinusoids, rotary embeddings, relative bias and ALiBi.
 
 Without them attention is invariant to the order of tokens. Learned positions are an embedding table (`nn.Embedding`).
 Sinusoids (A. Vaswani et al., 2017, section 3.5):
@@ -10,6 +10,13 @@ their product depends on the distance only (J. Su et al., RoFormer, 2021, <https
 
 Relative bias adds a number to every score that depends on the distance of key and query. There is one number for each
 bucket of distances and each head (C. Raffel et al., T5, 2019, <https://arxiv.org/abs/1910.10683>, section 2.1).
+
+ALiBi, attention with linear biases, subtracts a multiple of the distance from every score, with a fixed slope for each
+head and without a parameter (O. Press, N. A. Smith, M. Lewis, Train short, test long, 2022,
+<https://arxiv.org/abs/2108.12409>).
+
+The base, 10 000 in the papers, sets the longest period, 2π · base^{(d−2)/d} positions. A larger base encodes positions
+of longer texts without a repetition; the differences of near positions get smaller.
 """
 
 from __future__ import annotations
@@ -21,22 +28,24 @@ from torch import Tensor, nn
 
 from ..core.errors import check_value
 
+BASE = 10_000.0  # of the angles of sinusoids and rotary embeddings, in both papers
 Rotation = tuple[Tensor, Tensor]  # cosine and sine of the angle of each pair of features at each position
 
 
-def sinusoids(positions: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+def sinusoids(positions: Tensor, dim: int, dtype: torch.dtype | None = None, base: float = BASE) -> Tensor:
     """Return the sinusoidal encoding of positions, sine and cosine interleaved, computed in float64.
 
     Args:
         positions: Positions, shape (…,).
         dim: Number of features.
         dtype: Type of the result. Default: torch's default type.
+        base: Base of the angles, 10 000 in the paper.
 
     Returns:
         The encoding, shape (…, dim).
     """
     i = torch.arange(0, dim, 2, device=positions.device, dtype=torch.float64)  # 2i
-    angles = positions[..., None].double() / 10000 ** (i / dim)  # (…, ⌈dim/2⌉)
+    angles = positions[..., None].double() / base ** (i / dim)  # (…, ⌈dim/2⌉)
     pairs = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)  # (…, 2⌈dim/2⌉)
     return pairs[..., :dim].to(dtype or torch.get_default_dtype())
 
@@ -61,8 +70,8 @@ def grid_sinusoids(rows: int, columns: int, dim: int, like: Tensor) -> Tensor:
     return grid.flatten(0, 1)  # (rows·columns, dim)
 
 
-def rotation(positions: Tensor, dim: int, dtype: torch.dtype | None = None) -> Rotation:
-    """Return cosine and sine of the rotary angles p / 10000^{2i/d}.
+def rotation(positions: Tensor, dim: int, dtype: torch.dtype | None = None, base: float = BASE) -> Rotation:
+    """Return cosine and sine of the rotary angles p / base^{2i/d}.
 
     They have at least float32's precision for any `dtype`: bfloat16 has too few digits to distinguish positions.
 
@@ -70,28 +79,30 @@ def rotation(positions: Tensor, dim: int, dtype: torch.dtype | None = None) -> R
         positions: Positions, shape (T,) or (N, T).
         dim: Features d of a head, even.
         dtype: Type of the queries and keys.
+        base: Base of the angles, 10 000 in the paper.
 
     Returns:
         Cosine and sine, each of shape (T, d/2) or (N, 1, T, d/2).
     """
     check_value(dim % 2 == 0, "dim", dim, "even, to be turned pair by pair")
-    table = sinusoids(positions, dim, torch.promote_types(dtype or torch.get_default_dtype(), torch.float32))
+    table = sinusoids(positions, dim, torch.promote_types(dtype or torch.get_default_dtype(), torch.float32), base)
     if table.ndim == 3:
         table = table[:, None]  # the same for all heads: (N, 1, T, d)
     return table[..., 1::2], table[..., 0::2]
 
 
-def rotary(x: Tensor, positions: Tensor | Rotation) -> Tensor:
-    """Rotate queries or keys by their positions: the pair (x_{2i}, x_{2i+1}) by the angle p / 10000^{2i/d}.
+def rotary(x: Tensor, positions: Tensor | Rotation, base: float = BASE) -> Tensor:
+    """Rotate queries or keys by their positions: the pair (x_{2i}, x_{2i+1}) by the angle p / base^{2i/d}.
 
     Args:
         x: Queries or keys, shape (N, heads, T, d), d even.
         positions: Positions, shape (T,) or (N, T), or their `rotation`.
+        base: Base of the angles, if they are not given as a `rotation`.
 
     Returns:
         The rotated input, of the shape of x.
     """
-    cos, sin = rotation(positions, x.shape[-1], x.dtype) if isinstance(positions, Tensor) else positions
+    cos, sin = rotation(positions, x.shape[-1], x.dtype, base) if isinstance(positions, Tensor) else positions
     a, b = x[..., 0::2], x[..., 1::2]  # (N, heads, T, d/2)
     return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2).to(x.dtype)
 
@@ -144,3 +155,40 @@ class RelativeBias(nn.Module):
         buckets = distance_buckets(distances, self.buckets, self.furthest, both=self.both)
         bias: Tensor = self.table(buckets)  # (T, S, heads)
         return bias.permute(2, 0, 1)[None]
+
+
+def alibi_slopes(heads: int) -> Tensor:
+    """Return ALiBi's slope of each head, float32.
+
+    For a power of two they are 2^{−8/heads}, 2^{−16/heads}, …, 2^{−8}. For other numbers those of the next smaller
+    power of two come first, then every second one of the next larger power, as in the paper's code.
+
+    Args:
+        heads: Number of heads.
+
+    Returns:
+        Slopes, shape (heads,).
+    """
+    power = 2 ** (heads.bit_length() - 1)  # the largest power of two that is at most `heads`
+    slopes = [2 ** (-8 * i / power) for i in range(1, power + 1)]
+    between = [2 ** (-4 * i / power) for i in range(1, 2 * power, 2)]
+    return torch.tensor(slopes + between[: heads - power])
+
+
+def alibi(visible: Tensor, heads: int, dtype: torch.dtype | None = None) -> Tensor:
+    """Return ALiBi's bias of causal attention: −slope · distance for each visible key, −∞ for the others.
+
+    The distance of a key is the number of visible keys after it, so that padding and the other branches of a tree do
+    not count.
+
+    Args:
+        visible: Mask, True where a query may attend to a key, shape (…, 1, T, S).
+        heads: Number of heads.
+        dtype: Type of the result. Default: float32.
+
+    Returns:
+        The bias, shape (…, heads, T, S), to be added to the scores.
+    """
+    distances = visible.sum(-1, keepdim=True) - visible.cumsum(-1)  # (…, 1, T, S)
+    slopes = alibi_slopes(heads).to(visible.device)[:, None, None]
+    return (slopes * -distances).masked_fill(~visible, -math.inf).to(dtype or torch.float32)

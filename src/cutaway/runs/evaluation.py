@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ..core.spec import GeneratedImage, ImageSpec, NextToken, Noise, Tokens
 from ..data.dataset_base import Batch, Split, TensorSplit, inverse_transform
+from ..data.images.tokens import TokenPreprocessing
 from ..data.tables.transforms import TablePreprocessing
 from ..data.text.corpus_transforms import StreamPreprocessing
 from ..inference import image_generation
@@ -325,6 +326,8 @@ def generated_images(ready: TrainingSetup, split: Split) -> dict[str, Any]:
     target = spec.target
     assert isinstance(target, GeneratedImage)
     asked = image_generation.resolve_settings(spec, model, None, None, None)
+    if isinstance(ready.data.preprocessing, TokenPreprocessing):
+        return _images_from_tokens(ready, ready.data.preprocessing)
     passes = WORK / (sum(p.numel() for p in model.parameters()) * spec.height * spec.width / 8)  # about
     if place.device.type == "cpu" and passes < 2 * asked.steps * DRAWN + TIMES * BOUNDED:
         return {}
@@ -355,6 +358,24 @@ def generated_images(ready: TrainingSetup, split: Split) -> dict[str, Any]:
         if isinstance(target, Noise):
             found["bound"] = _bound(ready, split, target.size)
         return found
+
+
+def _images_from_tokens(ready: TrainingSetup, images: TokenPreprocessing) -> dict[str, Any]:
+    """Return images that are sampled pixel by pixel; empty for a model that would take minutes."""
+    model, spec, place = ready.place.model(ready.model, learns=False), images.spec, ready.place
+    work = sum(p.numel() for p in model.parameters()) * spec.height * spec.width * DRAWN
+    if place.device.type == "cpu" and work > WORK:
+        return {}
+    classes = image_generation.classes_for(spec, DRAWN, None)
+    names = images.target.names if classes is not None else ()
+    prompt = images.start_tokens(classes, DRAWN)[:, None]
+    levels = image_generation.sample_tokens(model, images, prompt, range(DRAWN), place.device)
+    labels = classes.tolist() if classes is not None else []
+    samples = [
+        {"picture": image_data_url(image), "class": names[labels[k]] if labels else ""}
+        for k, image in enumerate(image_generation.as_images(levels))
+    ]
+    return {"samples": samples, **vars(image_generation.resolve_settings(spec, model, None, None, None)), "moments": []}
 
 
 def _bound(ready: TrainingSetup, split: Split, size: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
 from pathlib import Path
 from typing import Any, Unpack
 
+import torch
 from PIL import Image
 from torch import Tensor, nn
 
@@ -18,6 +19,7 @@ from ..core.spec import Context, Episodes, Links, Masked, Noise, Transcript
 from ..data.dataset_base import Split, inverse_transform
 from ..data.graphs.splits import LinkSplit
 from ..data.images.segmentation import MaskPreprocessing
+from ..data.images.tokens import TokenPreprocessing
 from ..data.in_memory.dataset import is_collection, prepare_inputs, prepare_labelled
 from ..data.open_data import NAMED, open_data
 from ..data.settings import DataSettings
@@ -246,6 +248,7 @@ class Run(TrainedRun):
         guidance: float | None = None,
         eta: float | None = None,
         seed: int = 0,
+        **settings: Unpack[Sampled],
     ) -> list[Image.Image]:
         """Generate new images, for runs trained to generate images. Image k uses the seed `seed` + k.
 
@@ -256,6 +259,8 @@ class Run(TrainedRun):
             guidance: Scale of classifier-free guidance, for diffusion models (2).
             eta: 0 for DDIM, 1 for ancestral sampling, for diffusion models (1).
             seed: Seed of the first image.
+            **settings: Settings of `inference.sampling.Sampling`, for models of image tokens: temperature, top_k,
+                top_p, min_p.
 
         Returns:
             The images.
@@ -264,7 +269,8 @@ class Run(TrainedRun):
             DataError: If the run generates no images.
             SettingError: If a setting is invalid.
         """
-        levels, _, _ = self.sample_tensors(count, of_class, steps=steps, guidance=guidance, eta=eta, seed=seed)
+        asked: Any = {"steps": steps, "guidance": guidance, "eta": eta, "seed": seed}
+        levels, _, _ = self.sample_tensors(count, of_class, **asked, **settings)
         return image_generation.as_images(levels)
 
     def sample_tensors(
@@ -276,6 +282,7 @@ class Run(TrainedRun):
         guidance: float | None = None,
         eta: float | None = None,
         seed: int = 0,
+        **settings: Unpack[Sampled],
     ) -> tuple[Tensor, Tensor | None, image_generation.DiffusionSettings]:
         """Generate images as `sample` does, and return them as tensors.
 
@@ -286,6 +293,7 @@ class Run(TrainedRun):
             guidance: As in `sample`.
             eta: As in `sample`.
             seed: As in `sample`.
+            **settings: As in `sample`.
 
         Returns:
             The images, uint8, shape (count, C, H, W); the class of each, or None; and the resolved sampling settings.
@@ -298,7 +306,7 @@ class Run(TrainedRun):
         if not isinstance(spec, specs.ImageSpec) or not isinstance(spec.target, specs.GeneratedImage):
             raise DataError(
                 f"{self.folder} cannot generate images: {self.about['model']} predicts the {spec.target.column} of "
-                f"{spec.kind} data. Use a run of ddpm-unet or vae."
+                f"{spec.kind} data. Use a run of ddpm-unet, vae or image-gpt."
             )
         if count < 1:
             raise SettingError(f"Invalid count={count}: must be at least 1.")
@@ -307,7 +315,78 @@ class Run(TrainedRun):
         asked = image_generation.resolve_settings(spec, self.model, steps, guidance, eta)
         classes = image_generation.classes_for(spec, count, of_class)
         model = self.place.model(self.model, learns=False)
+        if isinstance(self.preprocessing, TokenPreprocessing):
+            prompt = self.preprocessing.start_tokens(classes, count)[:, None]  # (count, 1)
+            seeds = range(seed, seed + count)
+            levels = image_generation.sample_tokens(
+                model, self.preprocessing, prompt, seeds, self.place.device, **settings
+            )
+            return levels, classes, asked
+        for name, value in settings.items():
+            raise SettingError(f"Invalid {name}={value}: only for models of image tokens (image-gpt). Leave it out.")
         return image_generation.draw(model, spec, asked, classes, count, seed, self.place.device), classes, asked
+
+    def complete(
+        self,
+        images: Sequence[Any] | str | os.PathLike[str],
+        samples: int = 1,
+        of_class: str | None = None,
+        *,
+        limit: int | None = None,
+        seed: int = 0,
+        **settings: Unpack[Sampled],
+    ) -> tuple[Tensor, Tensor]:
+        """Sample the lower half of images given their upper half, for models of image tokens.
+
+        Completion j of image i uses the seed `seed` + i · samples + j.
+
+        Args:
+            images: Paths, images or arrays, as in `predict`; or a split of the data of the run: train, val or test.
+            samples: Number of completions of each image.
+            of_class: Class of the images. By default, the class in a split of the data, and none for other images.
+            limit: Largest number of images, the first ones. By default, all.
+            seed: Seed of the first completion.
+            **settings: As in `sample`.
+
+        Returns:
+            The images in the colours of the palette, uint8, shape (n, C, H, W), and their completions, shape
+            (n, samples, C, H, W).
+
+        Raises:
+            DataError: If the run is not a model of image tokens, or an image cannot be read.
+            SettingError: If a setting is invalid.
+        """
+        known = self.preprocessing
+        if not isinstance(known, TokenPreprocessing):
+            raise DataError(
+                f"{self.folder} cannot complete images: {self.about['model']} does not model image tokens. Use a run "
+                "of image-gpt."
+            )
+        for name, value in (("samples", samples), ("limit", 1 if limit is None else limit)):
+            if value < 1:
+                raise SettingError(f"Invalid {name}={value}: must be at least 1.")
+        if isinstance(images, str | os.PathLike):
+            named = str(images) in ("train", "val", "test") and not Path(images).exists()
+            split = self._split(str(images)) if named else known.examples([images])
+        else:
+            split = known.examples(list(images))
+        rows = torch.arange(len(split) if limit is None else min(limit, len(split)))
+        (inputs,), tokens = next(iter(split.batches([rows])))  # (n, T) each
+        if of_class is not None:
+            classes = image_generation.classes_for(known.spec, len(rows), of_class)
+            inputs = torch.cat([known.start_tokens(classes, len(rows))[:, None], inputs[:, 1:]], dim=1)
+        prompt = inputs[:, : 1 + image_generation.given_pixels(known.spec)].repeat_interleave(samples, dim=0)
+        seeds = range(seed, seed + len(prompt))
+        model = self.place.model(self.model, learns=False)
+        drawn = image_generation.sample_tokens(model, known, prompt, seeds, self.place.device, **settings)
+        return known.levels(tokens), drawn.view(len(rows), samples, *known.spec.shape)
+
+    def _split(self, name: str) -> Split:
+        """Return a split of the data of the run. Raises DataError if there is none of that name."""
+        splits = self.data().splits
+        if name not in splits:
+            raise DataError(f"The data of {self.folder} has no {name} split: its splits are {', '.join(splits)}.")
+        return splits[name]
 
     def masks(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image]]:
         """Yield the name of each image and its predicted mask, of the size of the image and with a palette.

@@ -267,7 +267,7 @@ def _train_in_folder(
     if writes and not goes_on:
         write_json(folder / "run.json", about)
 
-    with progress as bar, TensorBoardWriter(folder, ready.settings.tensorboard and writes) as board:
+    with progress as bar, TensorBoardWriter(folder, writes and ready.settings.tensorboard) as board:
         for sentence in notes:
             bar.note(sentence)
 

@@ -52,6 +52,7 @@ class Detection:
     LOSSES = ("fcos",)
     OPTIONS = ("shape",)
     loss_name = "fcos"
+    LIBRARIES = (("pycocotools", "Mean average precision"),)
 
     def __init__(self, target: Boxes, shape: tuple[int, ...]) -> None:
         """Create the task.

@@ -9,6 +9,16 @@ A likelihood bound (D. P. Kingma, M. Welling, 2013, equation 3, <https://arxiv.o
 its terms in nats, and
 
     loss = −ELBO = −E ln p(x | z) + KL(q(z | x) ‖ p(z)) ≥ −ln p(x);   bits per dimension = loss / (D ln 2)
+
+The likelihood of image tokens (M. Chen et al., 2020, equation 2, `data/images/tokens.py`) is exact. Outputs are logits
+(N, T, k), the target (N, T) is the token of each pixel, and
+
+    loss = −(1/T) Σ_t ln p(token_t | tokens before it)
+    bits per dimension = (T loss + Σ_t ln |cell(token_t)|) / (D ln 2)
+
+The cell of a token are the colours that it stands for, taken as equally likely; it is 1 where no colour is lost. So
+bits per dimension are those of the image with 256 levels, as for the other models, and bits per token those of the
+image in the colours of the palette. Where images have classes, p is given the class.
 """
 
 from __future__ import annotations
@@ -20,7 +30,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..core.spec import Image, Noise
+from ..core.spec import Image, ImageTokens, Noise
 from ..statistics.intervals import Metric, mean
 
 LEVELS = 256  # levels of a pixel
@@ -158,6 +168,104 @@ class LikelihoodBound:
         """Return the loss of each image."""
         losses = self.losses(outputs, target).tolist()
         return [_row("image", f"{loss / self._nats:.2f} bits per dimension", loss, wrong=True) for loss in losses]
+
+    @property
+    def _nats(self) -> float:
+        """Nats of an image with one bit per dimension."""
+        return self.target.size * math.log(2)
+
+
+NATS, WITHIN, CORRECT = range(3)  # what evaluation stores of an image of tokens
+
+
+class TokenLikelihood:
+    """Cross-entropy of each pixel's token, and the likelihood of images in bits per dimension."""
+
+    NOUN = "image tokens"
+    name = "image generation"
+    default_monitor = "bits_per_dimension"
+    monitors: tuple[str, ...] = ("bits_per_dimension", "loss", "bits_per_token", "accuracy")
+    loss_name = "cross_entropy"
+    LOSSES = ("cross_entropy",)
+    OPTIONS = ("shape",)
+
+    def __init__(self, target: ImageTokens, shape: tuple[int, ...]) -> None:
+        self.target = target
+        self.pixels = math.prod(shape[1:])  # T
+        self.within = torch.tensor(target.cells, dtype=torch.float64).log()  # ln |cell| of each token, (k,)
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Return the loss summed over all pixels of the batch, ()."""
+        return F.cross_entropy(outputs.flatten(0, 1), target.flatten(), reduction="sum")
+
+    def loss_denominator(self, target: Tensor) -> float:
+        """Return the number of pixels in the batch."""
+        return target.numel()
+
+    def summarize_outputs(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Return what evaluation stores of each image, (N, 3): nats of its tokens and within cells, correct tokens."""
+        nats = F.cross_entropy(outputs.flatten(0, 1), target.flatten(), reduction="none").view_as(target)
+        within = self.within.to(outputs)[target]
+        correct = outputs.argmax(2) == target
+        return torch.stack([part.sum(1).float() for part in (nats, within, correct)], dim=1)
+
+    def losses(self, kept: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of each image in nats per token, (N,)."""
+        del target
+        return kept[:, NATS] / self.pixels
+
+    def fast_metrics(self, kept: Tensor, target: Tensor) -> dict[str, float]:
+        """Return the loss and bits per dimension."""
+        del target
+        loss, bits = kept[:, NATS].double().mean().item() / self.pixels, self._bits(kept).mean().item()
+        return {"loss": loss, "bits_per_dimension": bits}
+
+    def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
+        """Return the loss in nats per token, bits per dimension and per token, and the fraction of correct tokens."""
+        del target
+        loss, correct = (kept[:, part].double().cpu().numpy() / self.pixels for part in (NATS, CORRECT))
+        return {
+            "loss": mean(loss),
+            "bits_per_dimension": mean(self._bits(kept).cpu().numpy()),
+            "bits_per_token": mean(loss / math.log(2)),
+            "accuracy": mean(correct),
+        }
+
+    def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:
+        """Return nothing."""
+        del kept, target
+        return {}
+
+    def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
+        """Return the bits per dimension of independent pixels, given the training tokens (n, T)."""
+        counts = F.one_hot(train_target, self.target.outputs).sum(0)  # (T, k)
+        return self.baseline_from_counts(counts, target)
+
+    def baseline_from_counts(self, counts: Tensor, target: Tensor) -> dict[str, Any]:
+        """Return the bits per dimension of independent pixels, given the count of each token at each pixel, (T, k).
+
+        Add-one smoothing makes tokens that do not occur in training unlikely instead of impossible.
+        """
+        smoothed = counts.double() + 1
+        nats = self.within - (smoothed / smoothed.sum(1, keepdim=True)).log()  # (T, k)
+        of_each = nats.expand(len(target), -1, -1).gather(2, target[..., None])  # (n, T, 1)
+        value = of_each.sum((1, 2)).mean().item() / self._nats
+        return {"name": "independent-pixel histogram baseline", "value": value}
+
+    def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
+        """Return the loss of each image in nats per token, and its bits per dimension; outliers have the largest."""
+        losses = (kept[:, NATS] / self.pixels).tolist()
+        return [{"loss": loss, "bits_per_dimension": bits} for loss, bits in zip(losses, self._bits(kept).tolist())]
+
+    def example_results(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
+        """Return the loss of each image."""
+        losses = self.losses(kept, target).tolist()
+        words = [f"{bits:.2f} bits per dimension" for bits in self._bits(kept).tolist()]
+        return [_row("image", predicted, loss, wrong=True) for predicted, loss in zip(words, losses)]
+
+    def _bits(self, kept: Tensor) -> Tensor:
+        """Return the bits per dimension of each image, (N,) float64."""
+        return (kept[:, NATS].double() + kept[:, WITHIN].double()) / self._nats
 
     @property
     def _nats(self) -> float:

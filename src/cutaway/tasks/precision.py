@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..core.extras import require
 from ..statistics.classes import too_few_examples
 from ..statistics.intervals import MAX_UNITS, Metric, fraction, group_units, interval_without_each, without_interval
 
@@ -45,9 +46,7 @@ def match_boxes(predicted: list[Array], actual: list[Array], classes: int) -> li
     `predicted` has for each image (m, 6): x1, y1, x2, y2, class and score. `actual` has (m, 5): x1, y1, x2, y2 and the
     class, −1 − k for a crowd of class k.
     """
-    from pycocotools.cocoeval import COCOeval  # here, because only detection needs it
-
-    judge: Any = COCOeval(iouType="bbox")
+    judge = require("pycocotools.cocoeval", "Mean average precision").COCOeval(iouType="bbox")
     judge.params.maxDets = [MOST]
     whole = [0.0, float("inf")]  # of areas
     found: list[list[dict[str, Any]]] = [[] for _ in range(classes)]

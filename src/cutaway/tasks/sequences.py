@@ -35,6 +35,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..core.extras import require
 from ..core.spec import Tokens
 from ..data.dataset_base import IGNORED
 from ..statistics.intervals import Metric, fraction, jackknife, proportion, ratio
@@ -280,8 +281,7 @@ def bleu_counts(said: Sequence[str], right: Sequence[Sequence[str]], lower: bool
     """Return the BLEU statistics of each sentence, (n, COUNTS), with one or more references each; `lower` ignores
     case.
     """
-    from sacrebleu.metrics.bleu import BLEU
-
+    BLEU = require("sacrebleu.metrics.bleu", "BLEU").BLEU
     # The counts do not depend on `effective_order`. Without it the library warns about single sentences.
     metric = BLEU(lowercase=lower, effective_order=True, force=True)
     rows = []
@@ -293,8 +293,7 @@ def bleu_counts(said: Sequence[str], right: Sequence[Sequence[str]], lower: bool
 
 def bleu(counts: NDArray[np.float64]) -> float:
     """Return the corpus BLEU, 0 to 100, from `counts` (n, COUNTS)."""
-    from sacrebleu.metrics.bleu import BLEU
-
+    BLEU = require("sacrebleu.metrics.bleu", "BLEU").BLEU
     said, right, *grams = counts[:, :-1].sum(0).astype(int).tolist()
     found = BLEU.compute_bleu(grams[:ORDER], grams[ORDER:], said, right, smooth_method="exp")
     return float(found.score)
@@ -311,8 +310,7 @@ def bleu_metric(counts: NDArray[np.float64]) -> Metric:
 
 def bleu_signature(counts: NDArray[np.float64], lower: bool = False) -> str:
     """Return sacrebleu's signature: references, case, tokenizer, smoothing and version."""
-    from sacrebleu.metrics.bleu import BLEU
-
+    BLEU = require("sacrebleu.metrics.bleu", "BLEU").BLEU
     metric = BLEU(lowercase=lower)
     numbers = set(counts[:, -1].astype(int).tolist())
     metric.num_refs = numbers.pop() if len(numbers) == 1 else -1  # −1: differs between sentences

@@ -16,6 +16,7 @@ from ..core.spec import (
     Horizon,
     Image,
     ImageSpec,
+    ImageTokens,
     Links,
     Mask,
     Masked,
@@ -38,7 +39,7 @@ from .contrastive import Contrastive, MaskedPatches
 from .detection import Detection
 from .few_shot import FewShot
 from .forecasting import Forecasting
-from .image_generation import Denoising, LikelihoodBound
+from .image_generation import Denoising, LikelihoodBound, TokenLikelihood
 from .language import Language, MaskedLanguage
 from .link_prediction import LinkPrediction
 from .problem_solving import ProblemSolving
@@ -76,6 +77,7 @@ KINDS: dict[type[Target], Any] = {
     Horizon: Forecasting,
     Image: LikelihoodBound,
     Noise: Denoising,
+    ImageTokens: TokenLikelihood,
     Transcript: SpeechRecognition,
     Spelled: Spelling,
     Boxes: Detection,

@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..core.extras import require
 from ..core.spec import Spelled, Transcript
 from ..data.dataset_base import IGNORED
 from ..nn.losses import ctc_loss
@@ -40,6 +41,7 @@ class SpeechRecognition:
     name = "speech recognition"
     default_monitor = "word_error"
     monitors: tuple[str, ...] = ("word_error", "character_error", "loss")
+    LIBRARIES = (("jiwer", "Word error rates"),)
     transcribes = True  # `summarize_outputs` also takes the predicted texts
     loss_name = "ctc"
     LOSSES = ("ctc",)
@@ -182,21 +184,21 @@ class Spelling(SpeechRecognition):
 
 def word_errors(actual: Sequence[str], said: Sequence[str]) -> NDArray[np.int64]:
     """Return the wrong words and the reference words of each pair of texts, (n, 2), by jiwer."""
-    import jiwer
+    jiwer = require("jiwer", "Word error rates")
 
     return _counted(jiwer.process_words(list(actual), list(said))) if actual else np.zeros((0, 2), np.int64)
 
 
 def character_errors(actual: Sequence[str], said: Sequence[str]) -> NDArray[np.int64]:
     """Return the wrong characters and the reference characters of each pair of texts, (n, 2), by jiwer."""
-    import jiwer
+    jiwer = require("jiwer", "Word error rates")
 
     return _counted(jiwer.process_characters(list(actual), list(said))) if actual else np.zeros((0, 2), np.int64)
 
 
 def align_words(actual: Sequence[str], said: Sequence[str]) -> list[tuple[str, str]]:
     """Return the aligned words of reference and prediction, by jiwer; ABSENT in place of a missing word."""
-    import jiwer
+    jiwer = require("jiwer", "Word error rates")
 
     pairs: list[tuple[str, str]] = []
     for chunk in jiwer.process_words(" ".join(actual), " ".join(said)).alignments[0]:

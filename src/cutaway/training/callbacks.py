@@ -57,6 +57,7 @@ from torch import Tensor, nn
 
 from ..checkpoints.saving import read_tensors, write_tensors
 from ..core.errors import FileError, SettingError, TrainingError
+from ..core.extras import is_installed, require
 from ..core.files import error_reason, is_unmoved, write_csv
 from ..core.metric_names import column_name, metric
 from ..distributed.tensor_parallel import gather_tensors, load, shard_like
@@ -658,12 +659,14 @@ class MetricsFile(Callback):
 class TensorBoardWriter(Callback):
     """Writer of TensorBoard's event file, which does nothing if it is not `wanted`."""
 
-    def __init__(self, folder: Path, wanted: bool) -> None:
+    def __init__(self, folder: Path, wanted: bool | None) -> None:
+        """Prepare to write to a folder; `wanted` is None for a file if TensorBoard is installed."""
         self.folder = folder
         self._rows = 0  # rows that were written
         self.writer: Any = None
         self._new: Any = None
-        if wanted:
+        if wanted or (wanted is None and is_installed("tensorboard")):
+            require("tensorboard", "tensorboard=true")
             from torch.utils.tensorboard import SummaryWriter
 
             self._new = SummaryWriter

@@ -47,6 +47,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from ..core.config import as_text, shorten
 from ..core.errors import ModelError, SettingError
+from ..core.extras import require
 from ..nn.low_precision import layers_for, stored_bits
 from ..nn.modules import Shapes, eval_mode, note_resized, tensor_shapes
 from ..nn.quantized import (
@@ -333,14 +334,7 @@ def _forward(model: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
 
 def _import_torch_pruning(fraction: float) -> Any:
     """Import torch-pruning, which is an optional dependency."""
-    try:
-        import torch_pruning
-    except ImportError as error:
-        raise SettingError(
-            f"prune_channels={fraction:g} needs torch-pruning, which is not here ({error}): pip install "
-            "'cutaway[prune]'."
-        ) from error
-    return torch_pruning
+    return require("torch_pruning", f"prune_channels={fraction:g}")
 
 
 # --- quantization-aware training ----------------------------------------------------------------------------------

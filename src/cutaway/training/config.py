@@ -34,8 +34,8 @@ class TrainSettings:
     epochs: int = setting(
         20,
         "passes over the training split; of a sequence of tasks, over each of them; a forecast is learned in 400 steps "
-        "at least, in batches of 16 where its windows are too few for that, unless epochs, max_steps or batch_size is "
-        "given",
+        "at least, in batches of 16 where its windows are too few for that, and word vectors in 3000 steps or 100 "
+        "epochs, unless epochs, max_steps or batch_size is given",
         low=1,
         common=True,
     )
@@ -336,7 +336,7 @@ class TrainSettings:
     snapshots: int = setting(
         0, "copies of the weights to keep along the way, for looking back in time; 0 keeps none", low=0, high=10_000
     )
-    tensorboard: bool = setting(True, "write TensorBoard's event file")
+    tensorboard: bool | None = setting(None, "write TensorBoard's event file; auto: if TensorBoard is installed")
 
     @property
     def in_parts(self) -> bool:

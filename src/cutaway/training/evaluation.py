@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..core.extras import is_installed
 from ..core.spec import Episodes, ImageSpec, Mask, Spec, Spelled, Tokens
 from ..data.dataset_base import IGNORED, Split, Tasks
 from ..data.samplers import Batches
@@ -232,7 +233,7 @@ def _generate(
     known = getattr(split, "references", None)
     references = [known(i) for i in index.tolist()] if known is not None else None
     written = getattr(split, "texts", None)
-    texts = [written(i) for i in index.tolist()] if written is not None else None
+    texts = [written(i) for i in index.tolist()] if written is not None and is_installed("sacrebleu") else None
     source, *mask = inputs[:-1]
     written, log_p = decode_with_log_prob(model, source, mask[0] if mask else None, target, num_beams, length_penalty)
     return written, references, texts, log_p

@@ -31,7 +31,7 @@ from torch.utils._pytree import tree_leaves
 
 from ..core.errors import SettingError
 from ..core.memory_budget import format_bytes, model_size
-from ..core.spec import Episodes, ImageSpec, TableSpec, Tokens, Views
+from ..core.spec import Episodes, ImageSpec, ImageTokens, TableSpec, Tokens, Views
 from ..data.dataset_base import Batch
 from ..data.graphs.splits import NodeSplit
 from ..distributed.group import rank_zero_only
@@ -87,6 +87,8 @@ def activation_bytes(ready: TrainingSetup, most: float = math.inf) -> tuple[int,
     def measure(count: int) -> int:
         if isinstance(ready.data.spec, ImageSpec | TableSpec):  # all of one shape: no file has to be read
             inputs: tuple[Tensor, ...] = (torch.zeros(count, *ready.data.spec.shape),)
+            if isinstance(ready.data.spec.target, ImageTokens):
+                inputs = (inputs[0][:, 0].flatten(1).long(),)
             if isinstance(ready.data.spec.target, Tokens):
                 inputs += (torch.full((count, ready.data.spec.target.longest), ready.data.spec.target.begin),)
         else:

@@ -32,6 +32,7 @@ from ..checkpoints.hub import fetch, is_hub
 from ..checkpoints.word_vectors import Vectors, load_into_embedding
 from ..core.config import as_text, build, field_names, pick, shorten, split_model_settings, unknown_setting
 from ..core.errors import DataError, ModelError, SettingError, join
+from ..core.extras import is_installed, missing_package_text, require
 from ..core.memory_budget import build_on_meta, reject_too_large
 from ..core.spec import Boxes, Context, Episodes, GeneratedImage, Horizon, ImageSizes, ImageSpec, Transcript, Value
 from ..data.dataset_base import DataSet, Split
@@ -40,6 +41,7 @@ from ..data.open_data import infer_kind, open_data, open_validated, reading_hint
 from ..data.settings import DataSettings
 from ..data.text.tokenizer_files import AUTO, OF_ITS_OWN
 from ..data.text.tokenizers import KINDS as TOKENIZERS
+from ..data.text.word2vec_dataset import ContextSplit
 from ..models.base import SupportsState, as_base_model
 from ..models.registry import Preset
 from ..nn.modules import NORMS, resize
@@ -147,6 +149,10 @@ def setup_training(
     loss = settings.loss or (as_base_model(network).loss if data.spec.target.classes else None) or None
     words = getattr(data.preprocessing, "words", None)
     task = task_for(data.spec, loss, settings.label_smoothing, class_weights(data, settings), words)
+    for module, purpose in getattr(task, "LIBRARIES", ()):
+        require(module, purpose)
+    if hasattr(data.splits["train"], "texts") and not is_installed("sacrebleu"):
+        data.notes.append(f"BLEU is left out: {missing_package_text('sacrebleu', 'it')}")
     reject_for_task(asked.training, data_settings, data, found, network, task)
     teacher = Teacher(settings, data, task, mixed=data_settings.mixup > 0) if settings.teacher else None
     reject_for_processes(settings, data, network, found.name)
@@ -232,6 +238,7 @@ def _take_vectors(model: nn.Module, data: DataSet, path: str, seed: int) -> str:
 
 
 SHORT_STEPS, SHORT_BATCH = 400, 16  # for a series with few windows: least steps, largest batch
+WORD_STEPS, WORD_EPOCHS = 3000, 100  # for word vectors of a short text: least steps, in at most so many epochs
 # Card settings for classification, which do not apply to training on views, since these have no labels.
 SUPERVISED = ("flip", "crop", "color_jitter", "cutout", "mixup", "label_smoothing", "class_weights", "loss", "tta")
 # Fractions of links, as in T. N. Kipf, M. Welling, 2016 <https://arxiv.org/abs/1611.07308>.
@@ -428,15 +435,27 @@ def finalize_config(
 
 
 def _extend_short_training(asked: ResolvedConfig, data: DataSet) -> TrainSettings:
-    """Return settings that train a forecast for at least 400 steps, unless the user set the length or the batch size.
+    """Return settings with enough steps for a short series or text, unless the user set the length or the batch size.
 
-    For a series with few windows, a number of epochs that suits a long series would be only a few steps.
+    A number of epochs that suits a long series or text is only a few steps of a short one. A forecast is trained for at
+    least 400 steps. Word vectors are trained for at least 3,000 steps in at most 100 epochs: they begin near 0, and
+    after fewer steps all of them still have nearly the same direction.
     """
-    settings, windows = asked.training, len(data.splits["train"])
-    batch = min(settings.batch_size or windows, windows)
-    if asked.length_typed or not isinstance(data.spec.target, Horizon):
+    settings, train = asked.training, data.splits["train"]
+    if asked.length_typed:
         return settings
-    if settings.epochs * math.ceil(windows / batch) >= SHORT_STEPS:
+    if isinstance(train, ContextSplit):
+        steps = len(train.plan(settings.batch_size or len(train), torch.Generator()))
+        epochs = min(math.ceil(WORD_STEPS / steps), WORD_EPOCHS)
+        if epochs > settings.epochs:
+            data.notes.append(
+                f"The text is short, {steps:,} steps an epoch: unless epochs, max_steps or batch_size is given, "
+                f"training has {WORD_STEPS:,} steps in at most {WORD_EPOCHS} epochs, here epochs={epochs}."
+            )
+        return replace(settings, epochs=max(epochs, settings.epochs))
+    windows = len(train)
+    batch = min(settings.batch_size or windows, windows)
+    if not isinstance(data.spec.target, Horizon) or settings.epochs * math.ceil(windows / batch) >= SHORT_STEPS:
         return settings
     batch = min(batch, SHORT_BATCH)
     epochs = math.ceil(SHORT_STEPS / math.ceil(windows / batch))

@@ -1,16 +1,20 @@
-"""Oracles of linear models and multi-layer perceptrons: scikit-learn's models, and a `torch.nn.Sequential`."""
+"""Oracles of linear models and multi-layer perceptrons: scikit-learn, a `torch.nn.Sequential`, and snnTorch."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..models import linear, mlp, perceptron
+from ..models import linear, mlp, perceptron, spiking
 from . import Oracle, images
+from .libraries import snntorch_library
+
+KINDS = "weight", "bias"  # of a linear layer's parameters
 
 
 class ScikitLearn(nn.Module):
@@ -116,10 +120,63 @@ def sequential_mlp(config: mlp.Config) -> Oracle:
     return Oracle(nn.Sequential(*layers), images(7, config.in_features), key_map)
 
 
+class SnnTorch(nn.Module):
+    """PyTorch's linear layers and snnTorch's neurons: all layers in one time step, one step after another."""
+
+    def __init__(self, config: spiking.Config, snntorch: Any) -> None:
+        super().__init__()
+        widths = (config.in_features, *config.hidden_dims)
+        library = snntorch.surrogate.FastSigmoid
+
+        class FastSigmoid(library):  # type: ignore[misc, valid-type]
+            """snnTorch's surrogate; its spikes are float32, these have the precision of the potential."""
+
+            @staticmethod
+            def forward(ctx: Any, input_: Tensor, slope: float) -> Any:
+                """Return the spikes."""
+                return library.forward(ctx, input_, slope).to(input_.dtype)
+
+        def neurons(**more: Any) -> nn.Module:
+            leak, level = (torch.tensor(value, dtype=torch.float64) for value in (config.beta, config.threshold))
+            made: nn.Module = snntorch.Leaky(
+                beta=leak, threshold=level, spike_grad=lambda over: FastSigmoid.apply(over, config.slope), **more
+            )
+            return made
+
+        self.steps = config.steps
+        self.layers = nn.ModuleList(nn.Linear(i, o) for i, o in pairwise(widths))
+        self.readout = nn.Linear(widths[-1], config.num_classes)
+        # In a tuple, because their constants are no weights.
+        self.neurons = (*(neurons() for _ in config.hidden_dims), neurons(reset_mechanism="none"))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the mean potential of the read-out neurons."""
+        widths = [layer.out_features for layer in (*self.layers, self.readout)]
+        *membranes, readout = (x.new_zeros(len(x), int(width)) for width in widths)
+        potentials = []
+        for _ in range(self.steps):
+            signal = x.flatten(1)
+            for k, layer in enumerate(self.layers):
+                signal, membranes[k] = self.neurons[k](layer(signal), membranes[k])
+            _, readout = self.neurons[-1](nn.functional.linear(signal, self.readout.weight), readout)
+            potentials.append(readout)
+        return torch.stack(potentials).mean(0) + self.readout.bias
+
+
+def snntorch_mlp(config: spiking.Config) -> Oracle:
+    """Build the network of snnTorch's neurons. Raises OracleMissing if snnTorch is not installed."""
+    names = {
+        **{f"hidden.{k}.linear.{kind}": f"layers.{k}.{kind}" for k in range(len(config.hidden_dims)) for kind in KINDS},
+        **{f"head.{kind}": f"readout.{kind}" for kind in KINDS},
+    }
+    return Oracle(SnnTorch(config, snntorch_library()), images(7, config.in_features), names)
+
+
 ORACLES = {
     "perceptron": scikit_perceptron,
     "linear": scikit_linear,
     "logistic": scikit_linear,
     "softmax": scikit_linear,
     "mlp": sequential_mlp,
+    "spiking-mlp": snntorch_mlp,
 }

@@ -1,11 +1,13 @@
 """Oracles of generative models.
 
 The variational auto-encoder has hand-written layers and torch.distributions. DDPM's U-Net is the UNet2DModel of
-diffusers, with x_t from its own scheduler.
+diffusers, with x_t from its own scheduler. Image GPT is the GPT2LMHeadModel of transformers, with an output layer for
+the colours.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,9 +16,12 @@ from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 
 from ..checkpoints.diffusers import SCHEDULES, to_diffusers_names
-from ..models import ddpm_unet, vae
+from ..checkpoints.huggingface import to_transformers_names
+from ..checkpoints.huggingface.gpt2 import GPT2_FAMILY
+from ..models import ddpm_unet, image_gpt, vae
 from . import Oracle, OracleMissing
-from .libraries import make_torchvision_importable
+from .huggingface import OutputField
+from .libraries import make_torchvision_importable, transformers_library
 
 
 class PlainVAE(nn.Module):
@@ -155,12 +160,50 @@ def _to_unet_names(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     return {f"unet.{name}": tensor for name, tensor in to_diffusers_names(tensors).items()}
 
 
+def transformers_image_gpt(config: image_gpt.Config) -> Oracle:
+    """Build GPT2LMHeadModel with a separate output layer, which has no rows for start tokens."""
+    library = transformers_library()
+    model = library.GPT2LMHeadModel(
+        library.GPT2Config(
+            vocab_size=config.vocab_size,
+            n_positions=config.context_length,
+            n_embd=config.dim,
+            n_layer=config.layers,
+            n_head=config.heads,
+            n_inner=config.ffn_dim,
+            tie_word_embeddings=False,
+            bos_token_id=None,
+            eos_token_id=None,
+            **dict.fromkeys(("embd_pdrop", "attn_pdrop", "resid_pdrop"), config.dropout),
+        )
+    )
+    model.lm_head = nn.Linear(config.dim, config.colors, bias=False)
+    model.set_attn_implementation("eager")
+
+    def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
+        start = torch.randint(config.colors, config.vocab_size, (3, 1), generator=generator)
+        pixels = torch.randint(config.colors, (3, config.context_length - 1), generator=generator)
+        return (torch.cat([start, pixels], dim=1),)
+
+    def converted(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        named = {key.replace("head.weight", "head.unembedding"): tensor for key, tensor in tensors.items()}
+        return {f"model.{key}": tensor for key, tensor in to_transformers_names(GPT2_FAMILY, named).items()}
+
+    return Oracle(OutputField(model), draw, converted=converted)
+
+
 ORACLES = {
     **dict.fromkeys(vae.PRESETS, plain_vae),
     **dict.fromkeys(ddpm_unet.PRESETS, diffusers_unet),
+    **dict.fromkeys(image_gpt.PRESETS, transformers_image_gpt),
 }
 
 REDUCED = {
     # At the paper's size one comparison takes a minute, so the channels are reduced at the same resolutions.
     "ddpm-unet": ddpm_unet.Config(widths=(8, 16, 16, 16), layers=2, attention_levels=(2,), groups=4),
+    # Fewer pixels, colours and layers, and the same number of heads, with two dimensions each.
+    **{
+        name: dataclasses.replace(config, colors=20, classes=3, sides=(4, 5), dim=2 * config.heads, layers=2)
+        for name, config in image_gpt.PRESETS.items()
+    },
 }

@@ -145,6 +145,12 @@ LAWS: Mapping[str, Laws] = {
     "ddpm_unet": ((r"(.*conv2|head|(.*attention.*)\.out)\.(weight|bias)", ZERO),),
     "vae": ((r"log_var", ZERO),),
     "squeezenet": (*BIASES, (r"head\.weight", std(0.01)), (r".*", KAIMING_FAN_IN)),
+    "efficientnet": (
+        *BIASES,
+        (r"head\.weight", uniform(lambda w, config: config.num_classes**-0.5)),
+        (r".*depthwise\.conv\.weight", std(lambda w, config: math.sqrt(2 / w[0, 0].numel()))),
+        (r".*", KAIMING_FAN_OUT),
+    ),
     "mobilenet_v2": ((r"head\.bias", ZERO), (r"head\.weight", std(0.01)), (r".*", KAIMING_FAN_OUT)),
     "vgg": (*BIASES, (r"fc.*", std(0.01)), (r".*", KAIMING_FAN_OUT)),
     "googlenet": (
@@ -229,8 +235,14 @@ LAWS: Mapping[str, Laws] = {
         *ATTENTION,
         (r".*", glorot()),
     ),
+    "transformer_encoder": (
+        *BIASES,
+        (r"embedding\.weight", std(lambda w, config: config.dim**-0.5)),
+        *ATTENTION,
+        (r".*", glorot()),
+    ),
     **dict.fromkeys(("bert", "roberta", "distilbert", "albert"), BERT),
-    **dict.fromkeys(("gpt2", "parallel_transformer"), DECODER),
+    **dict.fromkeys(("gpt2", "parallel_transformer", "image_gpt"), DECODER),
     "t5": (
         (r"embedding\.weight", std(1.0)),
         (r".*table\.weight", std(lambda w, config: config.dim**-0.5)),

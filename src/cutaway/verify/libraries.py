@@ -55,6 +55,12 @@ def diffusers_library() -> Any:
     return _import("diffusers")
 
 
+def snntorch_library() -> Any:
+    """Import snnTorch, with its surrogates. Raises OracleMissing, with the reason, if it cannot be imported."""
+    _import("snntorch.surrogate")
+    return _import("snntorch")
+
+
 def _import(module: str) -> Any:
     make_torchvision_importable()
     try:

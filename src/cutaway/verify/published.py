@@ -62,6 +62,7 @@ _GPT2 = {
     "attention_dropout": 0.1,
     "tie_weights": True,
 }
+_IMAGE_GPT = {"colors": 512, "classes": 0, "sides": (32, 32), "dropout": 0.0, "class_dropout": 0.1}
 _T5 = {
     "vocab_size": 32_128,
     "head_dim": 64,
@@ -79,13 +80,26 @@ _BART = {
     "tie_weights": True,
 }
 _TRANSFORMER = {"vocab_size": 37_000, "joint_vocab": True, "layers": 6, "decoder_layers": 6, "order": "post"} | {
-    "tie_weights": True
+    "tie_weights": True,
+    "base": 10_000.0,
+}
+_ENCODER = {"dropout": 0.1, "order": "post", "norm": "layer", "strengths": (1.0, 1.0), "pooling": "mean"} | {
+    "base": 10_000.0
 }
 _WHISPER = {"in_features": 80, "dropout": 0.0, "context_length": 448, "target_vocab_size": 51_865}
 _ALEXNET = {"stem": "imagenet", "hidden_dim": 4096, "dropout": 0.5, "num_classes": 1000}
 _VGG = {"width": 64, "pool_to": 7, "hidden_dim": 4096, "dropout": 0.5, "num_classes": 1000}
 _GOOGLENET = {"auxiliary": True, "stem": "imagenet", "width": 64, "num_classes": 1000}
-_RESNET = {"block": "basic", "width": 64, "stem": "imagenet", "shortcut": "B", "stride_on": "3x3", "num_classes": 1000}
+_RESNET = {
+    "block": "basic",
+    "width": 64,
+    "stem": "imagenet",
+    "shortcut": "B",
+    "stride_on": "3x3",
+    "order": "post",
+    "zero_init": False,
+    "num_classes": 1000,
+}
 _NECK = _RESNET | {"block": "bottleneck"}
 _CIFAR = _RESNET | {"width": 16, "stem": "cifar", "shortcut": "A", "num_classes": 10}
 _DILATED = {"width": 64, "stem": "imagenet", "auxiliary": True, "num_classes": 21}
@@ -141,6 +155,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "logistic": {"output": "sigmoid"},
     "softmax": {"output": "softmax"},
     "mlp": {"hidden_dims": (256, 256), "activation": "relu", "norm": "none", "dropout": 0.1, "bias": True},
+    "spiking-mlp": {"hidden_dims": (256,), "steps": 25, "beta": 0.9, "threshold": 1.0, "slope": 25.0},
     "lenet5": {"in_channels": 1, "num_classes": 10, "image_size": 32},
     "lenet5-modern": {"in_channels": 1, "num_classes": 10, "image_size": 32},
     "simplecnn": {"widths": (32, 64)},
@@ -218,6 +233,15 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         for form in ("", "-v1")
     },
     **{f"resnet{6 * n + 2}": _CIFAR | {"layers": (n, n, n)} for n in (3, 5, 7, 9, 18)},
+    "resnet18-v2": _RESNET | {"layers": (2, 2, 2, 2), "order": "pre"},
+    "resnet34-v2": _RESNET | {"layers": (3, 4, 6, 3), "order": "pre"},
+    **{
+        f"resnet{layers}-v2": _NECK | {"layers": blocks, "order": "pre"}
+        for layers, blocks in {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3), 200: (3, 24, 36, 3)}.items()
+    },
+    **{f"resnet{6 * n + 2}-v2": _CIFAR | {"layers": (n, n, n), "order": "pre"} for n in (3, 9, 18)},
+    "resnet164-v2": _CIFAR
+    | {"block": "bottleneck", "layers": (18, 18, 18), "shortcut": "B", "stride_on": "1x1", "order": "pre"},
     "fcn-resnet18": _DILATED_18 | {"dropout": 0.1},
     "fcn-resnet50": _DILATED_50 | {"dropout": 0.1},
     "deeplabv3-resnet18": _DILATED_18 | _PYRAMID,
@@ -244,6 +268,13 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "squeezenet-1.0": _SQUEEZENET | {"version": "1.0"},
     "squeezenet-1.1": _SQUEEZENET | {"version": "1.1"},
     "mobilenet-v2": {"width_mult": 1.0, "stem": "imagenet", "dropout": 0.2, "num_classes": 1000},
+    **{  # the coefficients of the authors' code, which has them to one decimal
+        f"efficientnet-b{i}": {"phi": phi, "width_mult": width, "depth_mult": depth, "stem": "imagenet"}
+        | {"num_classes": 1000, "dropout": dropout, "drop_path_rate": 0.2}
+        for i, (phi, width, depth, dropout) in enumerate(
+            ((0.0, 1.0, 1.0, 0.2), (0.5, 1.0, 1.1, 0.2), (1.0, 1.1, 1.2, 0.3))
+        )
+    },
     "convnext-tiny": _CONVNEXT | {"layers": (3, 3, 9, 3), "width": 96, "drop_path_rate": 0.1},
     "convnext-small": _CONVNEXT | {"width": 96, "drop_path_rate": 0.4},
     "convnext-base": _CONVNEXT | {"width": 128, "drop_path_rate": 0.5},
@@ -267,6 +298,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "ddpm-unet-small": _DDPM
     | {"widths": (16, 32, 64), "layers": 1, "attention_levels": (3,), "groups": 8, "dropout": 0.0}
     | {"noise_schedule": "cosine"},
+    "image-gpt": _IMAGE_GPT | {"dim": 128, "layers": 4, "heads": 4, "ffn_dim": 512},
+    "image-gpt-s": _IMAGE_GPT | {"dim": 512, "layers": 24, "heads": 8, "ffn_dim": 2048},
     "vae": {"sides": (28, 28), "widths": (32, 64), "hidden_dim": 256, "latent_dim": 20, "levels": 256},
     "word2vec-skipgram": _WORD2VEC | {"architecture": "skipgram"},
     "word2vec-cbow": _WORD2VEC | {"architecture": "cbow"},
@@ -306,6 +339,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "transformer-big": _TRANSFORMER | {"dim": 1024, "heads": 16, "ffn_dim": 4096, "dropout": 0.3},
     "transformer-tiny": _TRANSFORMER
     | {"vocab_size": 10_000, "layers": 4, "decoder_layers": 4, "dim": 128, "heads": 4, "ffn_dim": 512, "dropout": 0.1},
+    "transformer-encoder": _ENCODER | {"dim": 128, "layers": 2, "heads": 4, "ffn_dim": 512},
+    "transformer-encoder-base": _ENCODER | {"dim": 512, "layers": 6, "heads": 8, "ffn_dim": 2048},
     "bert-base-uncased": _BERT,
     "bert-large-uncased": _BERT | {"dim": 1024, "layers": 24, "heads": 16, "ffn_dim": 4096},
     "roberta-base": _BERT
@@ -323,6 +358,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "parallel-transformer": (
         {"context_length": 256, "dim": 256, "layers": 6, "heads": 8, "kv_heads": None, "ffn_dim": 1024, "dropout": 0.0}
         | {"order": "parallel", "strengths": (1.0, 1.0), "tie_weights": True}
+        | {"norm": "layer", "positions": "rotary", "base": 10_000.0, "score": "scaled_dot"}
     ),
     "t5-small": _T5 | {"dim": 512, "layers": 6, "decoder_layers": 6, "heads": 8, "ffn_dim": 2048},
     "t5-base": _T5 | {"dim": 768, "layers": 12, "decoder_layers": 12, "heads": 12, "ffn_dim": 3072},
@@ -398,6 +434,7 @@ def resolved(config: Any) -> dict[str, Any]:
     found = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     open_for = {"ffn_dim": 4 * found.get("dim", 0), "decoder_layers": found.get("layers")}
     open_for |= {"patch_size": getattr(config, "patch", None), "stride": getattr(config, "apart", None)}
+    open_for |= {"depth_mult": getattr(config, "depth", None), "width_mult": getattr(config, "width", None)}
     open_for |= {name: found.get("dropout") for name in found if name.endswith("_dropout")}
     return {name: open_for.get(name) if value is None else value for name, value in found.items()}
 

@@ -1,12 +1,14 @@
 """Oracles of residual and densely connected networks.
 
-The networks for ImageNet, MobileNetV2 and ConvNeXt are torchvision's. ResNet and DenseNet for CIFAR are plain
-implementations, and those of NAS-Bench-201 are parsed from the notation of the cell, edge by edge.
+The networks for ImageNet, MobileNetV2, EfficientNet and ConvNeXt are torchvision's. ResNet and DenseNet for CIFAR and
+pre-activation ResNets are plain implementations, and those of NAS-Bench-201 are parsed from the notation of the cell,
+edge by edge.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..models import cellnet, convnext, densenet, mobilenet_v2, resnet
+from ..models import cellnet, convnext, densenet, efficientnet, mobilenet_v2, resnet
 from . import Oracle, OracleMissing, changed, images
 from .libraries import torchvision_key_map, torchvision_models
 
@@ -139,17 +141,9 @@ class FlatResNet(FlatLayers):
                     x = torch.clamp(y, min=0)
                     continue
                 if stride == 2:
-                    x = layer(x, stride) if self.config.shortcut == "B" else self._shortcut_a(x, y.shape[1])
+                    x = layer(x, stride) if self.config.shortcut == "B" else zero_padded(x, y.shape[1], 2)
                 x = torch.clamp(x + y, min=0)
         return torch.einsum("nchw,kc->nk", x, self.head) / (x.shape[2] * x.shape[3]) + self.head_bias
-
-    def _shortcut_a(self, x: Tensor, channels: int) -> Tensor:
-        """Apply shortcut A."""
-        kernel = torch.zeros(channels, x.shape[1], 1, 1, dtype=x.dtype)
-        first = (channels - x.shape[1]) // 2
-        for c in range(x.shape[1]):
-            kernel[first + c, c] = 1
-        return F.conv2d(x, kernel, stride=2)
 
 
 def flat_resnet(config: resnet.Config) -> Oracle:
@@ -157,13 +151,96 @@ def flat_resnet(config: resnet.Config) -> Oracle:
     with torch.device("meta"):
         names = list(resnet.ResNet(config).state_dict())
     key_map = {"fc.weight": "head", "fc.bias": "head_bias"}
-    kernels = [k for k in names if k.endswith("weight") and ("conv" in k or k.endswith("downsample.0.weight"))]
+    kernels = [k for k in names if re.search(r"(conv\d|downsample(\.0)?)\.weight$", k)]
     key_map |= flat_key_map(kernels, _norms(names))
-    return Oracle(FlatResNet(config), images(2, config.in_channels, 16, 16), key_map)
+    module = FlatPreActivationResNet(config) if config.order == "pre" else FlatResNet(config)
+    size = 48 if config.stem == "imagenet" else 16
+    return Oracle(module, images(2, config.in_channels, size, size), key_map)
+
+
+class FlatPreActivationResNet(FlatLayers):
+    """Pre-activation network as two flat lists, in the order of use.
+
+    The stream of a stage is not passed from block to block: it is computed anew for each block, as the first one plus
+    the sum of what all blocks before it have added (equation 4 of the paper).
+    """
+
+    def __init__(self, config: resnet.Config) -> None:
+        super().__init__()
+        self.config = config
+        self.add_kernel(config.in_channels, config.width, 7 if config.stem == "imagenet" else 3)
+        self.add_norm(config.width)
+        channels = config.width
+        for stage, count in enumerate(config.layers):
+            width = config.width * 2**stage
+            out_channels = width if config.block == "basic" else 4 * width
+            for block in range(count):
+                inner = [(channels, width, 3), (width, width, 3)]
+                if config.block == "bottleneck":
+                    inner = [(channels, width, 1), (width, width, 3), (width, out_channels, 1)]
+                for i, (inputs, outputs, side) in enumerate(inner):
+                    if i > 0 or stage > 0 or block > 0:
+                        self.add_norm(inputs)
+                    self.add_kernel(inputs, outputs, side)
+                if config.shortcut == "B" and (channels != out_channels or (stage > 0 and block == 0)):
+                    self.add_kernel(channels, out_channels, 1)
+                channels = out_channels
+        self.add_norm(channels)
+        self.head = nn.Parameter(torch.zeros(config.num_classes, channels))
+        self.head_bias = nn.Parameter(torch.zeros(config.num_classes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits (N, classes) of images (N, C, H, W)."""
+        kernels, norms = iter(self.kernels), iter(range(len(self.scales)))
+
+        def convolve(x: Tensor, stride: int) -> Tensor:
+            kernel = next(kernels)
+            return F.conv2d(x, kernel, stride=stride, padding=kernel.shape[-1] // 2)
+
+        def activate(x: Tensor) -> Tensor:
+            return torch.clamp(self.normalize(next(norms), x), min=0)
+
+        imagenet, neck = self.config.stem == "imagenet", self.config.block == "bottleneck"
+        x = activate(convolve(x, 2 if imagenet else 1))
+        if imagenet:
+            x = F.max_pool2d(F.pad(x, (1, 1, 1, 1)), 3, 2)  # 0 never exceeds what a ReLU returns
+        for stage, count in enumerate(self.config.layers):
+            first = x
+            added: list[Tensor] = []
+            for block in range(count):
+                stream = sum(added, start=first)
+                stride = 2 if stage > 0 and block == 0 else 1
+                a = stream if stage == block == 0 else activate(stream)
+                on_1x1 = neck and self.config.stride_on == "1x1"
+                y = convolve(a, stride if on_1x1 or not neck else 1)
+                y = convolve(activate(y), stride if neck and not on_1x1 else 1)
+                if neck:
+                    y = convolve(activate(y), 1)
+                if self.config.shortcut == "none":
+                    first, added = y, []
+                elif y.shape == stream.shape and stride == 1:
+                    added.append(y)
+                else:
+                    b = self.config.shortcut == "B"
+                    first, added = (convolve(a, stride) if b else zero_padded(a, y.shape[1], stride)) + y, []
+            x = sum(added, start=first)
+        x = activate(x)
+        return torch.einsum("nchw,kc->nk", x, self.head) / (x.shape[2] * x.shape[3]) + self.head_bias
+
+
+def zero_padded(x: Tensor, channels: int, stride: int) -> Tensor:
+    """Apply shortcut A as a product with W_s: the identity between rows of zeros."""
+    kernel = torch.zeros(channels, x.shape[1], 1, 1, dtype=x.dtype)
+    first = (channels - x.shape[1]) // 2
+    for c in range(x.shape[1]):
+        kernel[first + c, c] = 1
+    return F.conv2d(x, kernel, stride=stride)
 
 
 def resnet_oracle(config: resnet.Config) -> Oracle:
-    """Build torchvision's network if it has this stem, width and shortcut, otherwise the plain one."""
+    """Build torchvision's network if it has this stem, width and shortcut, otherwise a plain one."""
+    if config.order == "pre":
+        return flat_resnet(config)
     like_torchvision = (config.stem, config.width, config.shortcut, config.in_channels, len(config.layers))
     if like_torchvision == ("imagenet", 64, "B", 3, 4):
         return torchvision_resnet(config)
@@ -292,6 +369,32 @@ def torchvision_mobilenet(config: mobilenet_v2.Config) -> Oracle:
     key_map = torchvision_key_map("mobilenet-v2", mobilenet_v2.MobileNetV2, config)
     size = (config.least_size + 5, 2 * config.least_size)
     return Oracle(module, images(2, config.in_channels, *size), key_map)
+
+
+def torchvision_efficientnet(config: efficientnet.Config) -> Oracle:
+    """Build torchvision's network with our multipliers and channels, and our strides for small images."""
+    library = torchvision_models("efficientnet")
+    stages, _ = library._efficientnet_conf("efficientnet_b0", width_mult=config.width, depth_mult=config.depth)
+    module = library.EfficientNet(
+        stages,
+        config.dropout,
+        config.drop_path_rate,
+        config.num_classes,
+        last_channel=library.MBConvConfig.adjust_channels(1280, config.width),
+    )
+    stem = module.features[0][0]
+    if config.in_channels != 3:
+        module.features[0][0] = stem = nn.Conv2d(config.in_channels, stem.out_channels, 3, 2, 1, bias=False)
+    if config.stem == "cifar":
+        first = module.features[2][0]
+        stem.stride = first.block[1][0].stride = (1, 1)
+        first.use_res_connect = config.channels(16) == config.channels(24)
+    for block in module.modules():
+        if isinstance(block, library.MBConv):
+            block.stochastic_depth = StochasticDepth(block.stochastic_depth.p)
+    key_map = torchvision_key_map("efficientnet-b0", efficientnet.EfficientNet, config)
+    size = (config.least_size + 5, 2 * config.least_size)
+    return Oracle(module, images(3, config.in_channels, *size), key_map)
 
 
 def torchvision_convnext(config: convnext.Config) -> Oracle:
@@ -424,22 +527,29 @@ ORACLES = {
     **dict.fromkeys(resnet.PRESETS, resnet_oracle),
     **dict.fromkeys(densenet.PRESETS, densenet_oracle),
     **dict.fromkeys(mobilenet_v2.PRESETS, torchvision_mobilenet),
+    **dict.fromkeys(efficientnet.PRESETS, torchvision_efficientnet),
     **dict.fromkeys(convnext.PRESETS, torchvision_convnext),
     "cellnet": parsed_cellnet,
     "cellnet-small": parsed_cellnet,
 }
 
 REDUCED = {
-    # resnet18 and resnet20 are compared completely; the others have more blocks of the same kinds.
+    # resnet18, resnet20 and resnet20-v2 are compared completely; the others have more blocks of the same kinds.
     **{
         name: dataclasses.replace(config, layers=(2, 2, 1, 1) if config.stem == "imagenet" else (2, 2, 2))
         for name, config in resnet.PRESETS.items()
-        if name not in ("resnet18", "resnet20")
+        if name not in ("resnet18", "resnet20", "resnet20-v2")
     },
     # densenet121, densenet-40-12 and densenet-bc-100-12 are compared completely; the others have more or wider layers.
     **{
         name: dataclasses.replace(densenet.PRESETS[name], layers=(2, 3, 2, 2))
         for name in ("densenet161", "densenet169", "densenet201")
+    },
+    # efficientnet-b0 is compared completely; the others have more or wider blocks of the same kind.
+    **{
+        name: dataclasses.replace(config, width_mult=0.25)
+        for name, config in efficientnet.PRESETS.items()
+        if name != "efficientnet-b0"
     },
     # convnext-micro is compared completely; the others have more and wider blocks of the same kind.
     **{

@@ -1,9 +1,9 @@
 """Oracles of Transformers on text and images.
 
 BERT, RoBERTa, DistilBERT, ALBERT, GPT-2, BART and T5 are the networks of transformers with eager attention, and the
-Vision Transformers are torchvision's. The Transformer has PyTorch's layers, with embeddings and outputs written out.
-The parallel Transformer takes one text at a time, without padding, with loops over heads and tokens. Convolution with
-attention is a sequence of PyTorch's layers and its multi-head attention.
+Vision Transformers are torchvision's. The Transformer and its encoder have PyTorch's layers, with embeddings and
+outputs written out. The parallel Transformer takes one text at a time, without padding, with loops over heads and
+tokens. Convolution with attention is a sequence of PyTorch's layers and its multi-head attention.
 """
 
 from __future__ import annotations
@@ -26,7 +26,19 @@ from ..checkpoints.huggingface.bert import DISTILBERT_FAMILY as DISTILBERT
 from ..checkpoints.huggingface.bert import ROBERTA_FAMILY as ROBERTA
 from ..checkpoints.huggingface.encoder_decoders import BART_FAMILY, T5_FAMILY
 from ..checkpoints.huggingface.gpt2 import GPT2_FAMILY
-from ..models import bart, bert, cnn_attention, distilbert, gpt2, parallel_transformer, roberta, t5, transformer, vit
+from ..models import (
+    bart,
+    bert,
+    cnn_attention,
+    distilbert,
+    gpt2,
+    parallel_transformer,
+    roberta,
+    t5,
+    transformer,
+    transformer_encoder,
+    vit,
+)
 from . import Oracle, changed, images, ragged_pairs, ragged_tokens
 from .huggingface import transformers_oracle, zero_padding
 from .libraries import torchvision_key_map, torchvision_models
@@ -176,7 +188,7 @@ class PlainTransformer(nn.Module):
         d = self.config.dim
         rows = F.one_hot(tokens, len(table)).to(table.dtype) @ table * d**0.5
         places = [
-            [(math.cos if i % 2 else math.sin)(p / 10000 ** ((i - i % 2) / d)) for i in range(d)]
+            [(math.cos if i % 2 else math.sin)(p / self.config.base ** ((i - i % 2) / d)) for i in range(d)]
             for p in range(tokens.shape[1])
         ]
         return F.dropout(rows + torch.tensor(places, dtype=table.dtype), self.config.dropout, self.training)
@@ -233,8 +245,100 @@ def plain_transformer(config: transformer.Config) -> Oracle:
     )
 
 
+class Scale(nn.Module):
+    """Multiplication with a constant."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the product."""
+        return x * self.factor
+
+
+class PlainEncoder(nn.Module):
+    """`nn.TransformerEncoder` between an embedding with sinusoids and a linear head, one token at a time.
+
+    Its layers have dropout at two more places than the paper's, which is removed. α₁ and α₂ multiply the outputs of its
+    dropouts, and without normalization its normalizations are identities.
+    """
+
+    def __init__(self, config: transformer_encoder.Config) -> None:
+        super().__init__()
+        c = self.config = config
+        normalized = c.norm == "layer"
+        layer = nn.TransformerEncoderLayer(
+            c.dim, c.heads, c.ffn_dim or 4 * c.dim, c.dropout, batch_first=True, norm_first=c.order == "pre"
+        )
+        layer.self_attn.dropout = 0.0
+        layer.dropout = nn.Identity()  # type: ignore[assignment]  # within the MLP
+        for number, strength in enumerate(c.strengths, 1):
+            setattr(layer, f"dropout{number}", nn.Sequential(ContiguousDropout(c.dropout), Scale(strength)))
+            if not normalized:
+                identity = nn.Identity()
+                identity.eps = 1e-5  # type: ignore[assignment]  # the layer compares both
+                setattr(layer, f"norm{number}", identity)
+        norm = nn.LayerNorm(c.dim) if normalized else None
+        self.encoder = nn.TransformerEncoder(layer, c.layers, norm, enable_nested_tensor=False)
+        self.table = nn.Parameter(torch.zeros(c.vocab_size or c.in_features, c.dim))
+        self.bias = None if c.vocab_size else nn.Parameter(torch.zeros(c.dim))
+        self.head = nn.Linear(c.dim, c.num_classes)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return the logits (N, classes) or (N, T, tags) of token ids (N, T) or numbers (N, T, F)."""
+        mask = torch.ones(x.shape[:2], dtype=torch.bool) if mask is None else mask
+        d = self.config.dim
+        if self.bias is None:
+            z = F.one_hot(x, len(self.table)).to(self.table.dtype) @ self.table * d**0.5
+        else:
+            z = torch.einsum("ntf,fd->ntd", x, self.table) + self.bias
+        places = [self._place(sum(row[:t].tolist())) for row in mask for t in range(x.shape[1])]
+        z = z + torch.tensor(places, dtype=z.dtype).view(z.shape)
+        z = F.dropout(z, self.config.dropout, self.training)
+        z = self.encoder(z, src_key_padding_mask=~mask)
+        if self.config.head == "classes":
+            texts = [row[real] for row, real in zip(z, mask)]
+            z = torch.stack([sum(t) / len(t) if self.config.pooling == "mean" else t[0] for t in texts])
+        logits: Tensor = self.head(z)
+        return logits
+
+    def _place(self, p: int) -> list[float]:
+        """Return the positional encoding of position p."""
+        d, base = self.config.dim, self.config.base
+        return [(math.cos if i % 2 else math.sin)(p / base ** ((i - i % 2) / d)) for i in range(d)]
+
+
+def plain_encoder(config: transformer_encoder.Config) -> Oracle:
+    """Build PyTorch's encoder with our weights. Tags of padding are not compared."""
+
+    def converted(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        found: dict[str, Tensor] = {}
+        for name, tensor in tensors.items():
+            if name == "embedding.weight":
+                found["table"] = tensor if config.vocab_size else tensor.mT
+            elif name == "embedding.bias":
+                found["bias"] = tensor
+            elif name.startswith("blocks."):
+                _, block, rest = name.split(".", 2)
+                layer, kind = rest.rsplit(".", 1)
+                joint = "_" if layer == "attention.qkv" else "."
+                found[f"encoder.layers.{block}.{TORCH_LAYERS.get(layer, layer)}{joint}{kind}"] = tensor
+            else:
+                found[name.replace("norm.", "encoder.norm.")] = tensor
+        return found
+
+    if config.vocab_size:
+        tags = zero_padding if config.head == "tags" else None
+        return Oracle(PlainEncoder(config), ragged_tokens(config.vocab_size), converted=converted, compared=tags)
+    return Oracle(PlainEncoder(config), images(4, 7, config.in_features), converted=converted)
+
+
 class LoopedTransformer(nn.Module):
-    """Network with rotary positions as products of complex numbers. Softmax and normalization are sums."""
+    """Network with rotary positions as products of complex numbers. Softmax and normalization are sums.
+
+    ALiBi's biases are computed as in the paper, one distance at a time; a bilinear score is xᵀ W y.
+    """
 
     def __init__(self, config: parallel_transformer.Config) -> None:
         super().__init__()
@@ -244,16 +348,20 @@ class LoopedTransformer(nn.Module):
         self.size = d // h
         shapes: dict[str, tuple[int, ...]] = {"words": (config.vocab_size, d)}
         for i in range(config.layers):
+            rows = h * d + d if config.score == "bilinear" else (h + 2 * self.groups) * self.size
             shapes |= {
-                f"{i}_qkv": ((h + 2 * self.groups) * self.size, d),
+                f"{i}_qkv": (rows, d),
                 f"{i}_out": (d, d),
                 f"{i}_up": (config.ffn_dim or 4 * d, d),
                 f"{i}_down": (d, config.ffn_dim or 4 * d),
             }
-            for norm in ("norm1",) if config.order == "parallel" else ("norm1", "norm2"):
+            norms = ("norm1",) if config.order == "parallel" else ("norm1", "norm2")
+            for norm in norms if config.norm == "layer" else ():
                 shapes |= {f"{i}_{norm}_weight": (d,), f"{i}_{norm}_bias": (d,)}
-        if config.order != "post":
+        if config.order != "post" and config.norm == "layer":
             shapes |= {"norm_weight": (d,), "norm_bias": (d,)}
+        if config.positions == "learned":
+            shapes["positions"] = (config.context_length, d)
         if config.head == "classes":
             shapes["head"] = (config.num_classes, d)
         elif not config.tie_weights:
@@ -267,6 +375,12 @@ class LoopedTransformer(nn.Module):
     def _one(self, tokens: Tensor, length: int) -> Tensor:
         """Return the logits of one text, with zeros up to `length`."""
         z = torch.stack([self.w["words"][token] for token in tokens])  # (T, d)
+        if self.config.positions == "learned":
+            z = z + self.w["positions"][: len(z)]
+        elif self.config.positions == "sinusoids":
+            angles = [[cmath.exp(1j * angle) for angle in self._angles(t, z.shape[1])] for t in range(len(z))]
+            pairs = [[value for turn in row for value in (turn.imag, turn.real)] for row in angles]
+            z = z * math.sqrt(z.shape[1]) + torch.tensor(pairs, dtype=z.dtype)
         first, second = self.config.strengths
         for i in range(self.config.layers):
             if self.config.order == "parallel":
@@ -287,29 +401,52 @@ class LoopedTransformer(nn.Module):
 
     def _attention(self, y: Tensor, layer: int) -> Tensor:
         """Compute attention one head and one query at a time, with the keys up to the position of the query."""
-        h, n, s = self.config.heads, self.groups, self.size
+        h, n, s, d = self.config.heads, self.groups, self.size, self.config.dim
+        bilinear = self.config.score == "bilinear"
         made = torch.einsum("id,td->ti", self.w[f"{layer}_qkv"], y)
         heads = []
         for head in range(h):
             shared = head // (h // n)  # the keys and values of this head
-            q = self._rotate(made[:, head * s : (head + 1) * s])
-            k = self._rotate(made[:, (h + shared) * s : (h + shared + 1) * s])
-            v = made[:, (h + n + shared) * s : (h + n + shared + 1) * s]
+            if bilinear:
+                q = self._rotate(torch.stack([self.w[f"{layer}_qkv"][head * d : (head + 1) * d] @ x for x in y]))
+                k = self._rotate(y)
+                v = made[:, h * d + head * s : h * d + (head + 1) * s]
+            else:
+                q = self._rotate(made[:, head * s : (head + 1) * s])
+                k = self._rotate(made[:, (h + shared) * s : (h + shared + 1) * s])
+                v = made[:, (h + n + shared) * s : (h + n + shared + 1) * s]
             rows = []
             for t in range(len(y)):
                 # The real part of a · b̄ is the product of two pairs of numbers.
                 scores = torch.stack([(q[t] * k[j].conj()).sum().real for j in range(t + 1)]) / math.sqrt(s)
+                if self.config.positions == "alibi":
+                    scores = scores + self._slope(head) * torch.tensor([j - t for j in range(t + 1)])
                 exponentials = (scores - scores.max()).exp()
                 rows.append(torch.einsum("j,jd->d", exponentials / exponentials.sum(), v[: t + 1]))
             heads.append(torch.stack(rows))
         return torch.einsum("di,ti->td", self.w[f"{layer}_out"], torch.cat(heads, 1))
 
     def _rotate(self, x: Tensor) -> Tensor:
-        """Rotate pairs of values as complex numbers, shape (T, s/2): pair i of token t by t / 10000^{2i/s}."""
-        turns = [
-            [cmath.exp(1j * t / 10000 ** (2 * i / self.size)) for i in range(self.size // 2)] for t in range(len(x))
-        ]
+        """Rotate pairs of values as complex numbers, shape (T, s/2): pair i of token t by t / base^{2i/s}.
+
+        Without rotary positions the numbers remain as they are.
+        """
+        if self.config.positions != "rotary":
+            return x
+        turns = [[cmath.exp(1j * angle) for angle in self._angles(t, x.shape[1])] for t in range(len(x))]
         return torch.complex(x[:, 0::2], x[:, 1::2]) * torch.tensor(turns, dtype=torch.complex128)
+
+    def _angles(self, t: int, size: int) -> list[float]:
+        return [t / self.config.base ** (2 * i / size) for i in range(size // 2)]
+
+    def _slope(self, head: int) -> float:
+        """Return ALiBi's slope: a geometric sequence from 2^{−8/n} with that ratio, n the smaller power of two."""
+        power = 1
+        while 2 * power <= self.config.heads:
+            power *= 2
+        if head < power:
+            return math.pow(2, -8 / power) ** (head + 1)
+        return math.pow(2, -4 / power) ** (2 * (head - power) + 1)
 
     def _mlp(self, y: Tensor, layer: int) -> Tensor:
         u = torch.einsum("id,td->ti", self.w[f"{layer}_up"], y)
@@ -317,6 +454,8 @@ class LoopedTransformer(nn.Module):
         return torch.einsum("di,ti->td", self.w[f"{layer}_down"], gelu)
 
     def _norm(self, z: Tensor, name: str) -> Tensor:
+        if self.config.norm == "none":
+            return z
         centred = z - z.sum(1, keepdim=True) / z.shape[1]
         variance = centred.square().sum(1, keepdim=True) / z.shape[1]
         normalized: Tensor = centred / (variance + 1e-5).sqrt() * self.w[f"{name}_weight"] + self.w[f"{name}_bias"]
@@ -329,6 +468,7 @@ def looped_transformer(config: parallel_transformer.Config) -> Oracle:
         names = [name for name, _ in parallel_transformer.ParallelTransformer(config).named_parameters()]
     renames = (
         ("embedding.weight", "words"),
+        ("positions.weight", "positions"),
         ("head.weight", "head"),
         ("head.unembedding", "output"),
         ("blocks.", ""),
@@ -437,6 +577,7 @@ ORACLES = {
     **{name: functools.partial(transformers_bart, name) for name in bart.PRESETS},
     **{name: functools.partial(transformers_t5, name) for name in t5.PRESETS},
     **dict.fromkeys(transformer.PRESETS, plain_transformer),
+    **dict.fromkeys(transformer_encoder.PRESETS, plain_encoder),
     "parallel-transformer": looped_transformer,
     **dict.fromkeys(vit.PRESETS, torchvision_vit),
     "cnn-attention": sequential_cnn_attention,
@@ -459,6 +600,9 @@ REDUCED = {
         )
         for name in ("transformer-base", "transformer-big")
     },
+    "transformer-encoder-base": dataclasses.replace(
+        transformer_encoder.PRESETS["transformer-encoder-base"], vocab_size=50, dim=24, layers=3, heads=2
+    ),
     # vit-tiny/16 is compared completely; the others have more and wider blocks of the same kind.
     **{
         name: dataclasses.replace(

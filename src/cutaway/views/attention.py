@@ -521,7 +521,7 @@ def draw_attention(subject: Subject) -> View:
     variables = patches.variables if patches else 1
     variable = parse_index(subject.options, "variable", 0, variables)
     frame, patch = _frame_and_patch(subject, both) if subject.kind == "video" else (None, 0)
-    image = image_for(subject, i, len(shown), frame) if subject.kind in ("image", "video") else None
+    image = image_for(subject, i, len(shown), frame) if both[0].grid is not None else None
     unit, said = UNITS[subject.kind], subject.name(i)
     if patches and all(first == last for first, last in patches.spans):
         unit = "steps"

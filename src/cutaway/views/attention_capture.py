@@ -231,7 +231,7 @@ def token_positions(subject: Subject, i: int) -> tuple[TokenPositions, TokenPosi
     Both are the same if there is only one sequence. For a video, they are the patches of a frame, and its frames.
     """
     if subject.kind == "image":
-        found = _patches(subject)
+        found = _patches(subject) if subject.inputs[0].ndim == 4 else _tokens(subject, i, 0)
         return found, _tokens(subject, i, 1) if isinstance(subject.model, SupportsDecoding) else found
     if subject.kind == "video":
         frames = torch.arange(subject.inputs[0].shape[1])

@@ -3,7 +3,8 @@
 For a weight W with the gradient G = ∂L/∂W and an optimizer step ΔW, the view shows ‖∂L/∂output‖ and ‖G‖ of each layer,
 and the relative step size ‖ΔW‖ / ‖W‖.
 
-For a block with a shortcut, y = ReLU(F(x) + W_s x), it follows, with g = ∂L/∂y where y > 0 and 0 elsewhere,
+For a block with a shortcut, y = ReLU(F(x) + W_s x), it follows, with g = ∂L/∂y where y > 0 and 0 elsewhere (g = ∂L/∂y
+without the outer ReLU),
 
     ∂L/∂x = W_sᵀ g + (∂F/∂x)ᵀ g
 
@@ -105,19 +106,20 @@ def _parts(subject: Subject, blocks: list[nn.Module], use_batch_statistics: bool
         with capture(subject.model, ("features", "gradients"), *(names[block] for block in blocks)) as seen:
             torch.autograd.grad(subject.loss(), [x for x in subject.inputs if x.requires_grad])
         found = {block: (seen["features"][names[block]], seen["gradients"][names[block]]) for block in blocks}
-        return [
-            _norms(block.get_submodule("downsample"), *found[before], *found[block])
-            for before, block in itertools.pairwise(blocks)
-        ]
+        return [_norms(block, *found[before], *found[block]) for before, block in itertools.pairwise(blocks)]
 
 
-def _norms(shortcut: nn.Module, x: Tensor, whole: Tensor, y: Tensor, above: Tensor) -> tuple[float, float]:
+def _norms(block: nn.Module, x: Tensor, whole: Tensor, y: Tensor, above: Tensor) -> tuple[float, float]:
     """Return the norms of the two parts of ∂L/∂x.
 
-    x and y are the input and the output of a block, (N, C, H, W); `whole` is ∂L/∂x and `above` is ∂L/∂y.
+    x and y are the input and the output of a block, (N, C, H, W); `whole` is ∂L/∂x and `above` is ∂L/∂y. A block
+    without a ReLU after the sum says so in `relu_after_sum`, and one whose shortcut does more than its module
+    `downsample` has a method `shortcut_path`.
     """
     x = x.detach().clone().requires_grad_()
-    (direct,) = torch.autograd.grad(shortcut(x), x, above * (y > 0))
+    added = getattr(block, "shortcut_path", block.get_submodule("downsample"))(x)
+    g = above * (y > 0) if getattr(block, "relu_after_sum", True) else above
+    (direct,) = torch.autograd.grad(added, x, g)
     return float(direct.norm()), float((whole - direct).norm())
 
 

@@ -1,8 +1,11 @@
-"""Image generation: the sampling steps of a diffusion model, and the latent code of a variational auto-encoder."""
+"""Image generation: the sampling steps of a diffusion model, the latent code of a variational auto-encoder, and the
+pixels of a model of image tokens.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,14 +15,26 @@ from torch import Tensor, nn
 
 from ..core.errors import SettingError
 from ..core.spec import ImageSpec, Noise
+from ..data.images.tokens import TokenPreprocessing
 from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import count, number, plural
-from ..inference.image_generation import DiffusionSettings, as_images, as_levels, classes_for, draw, resolve_settings
+from ..inference.image_generation import (
+    DiffusionSettings,
+    as_images,
+    as_levels,
+    classes_for,
+    draw,
+    given_pixels,
+    mask_lower_half,
+    resolve_settings,
+    sample_tokens,
+)
 from ..models.base import SupportsEncoding
 from ..nn.diffusion import sampling_timesteps
 from ..nn.losses import normal_kl
 from ..nn.modules import eval_mode
+from .attention_capture import AttentionCapture, capture_attention, single_example
 from .json_values import evenly_spaced, image_url
 from .subject import Subject, parse_index
 
@@ -264,3 +279,162 @@ def _row(name: str, nats: float) -> dict[str, Any]:
 
 def _latent_tile(label: str, image: Tensor, group: str) -> dict[str, Any]:
     return _tile(label, as_levels(image[None])[0], group, [group, label])
+
+
+NEW, COMPLETED, COMPLETIONS = 10, 3, 3  # new images, examples that are completed, and completions of each
+MOST_MAPS = 24  # maps of attention
+
+
+@torch.no_grad()
+def draw_pixels(subject: Subject) -> View:
+    """Return new images and completions, the bits of each pixel, and attention over pixels.
+
+    Raises:
+        SettingError: If an option is invalid.
+    """
+    images, options = subject.preprocessing, subject.options
+    assert isinstance(images, TokenPreprocessing), "as it suits"
+    spec = images.spec
+    i = parse_index(options, "example", 0, len(subject.inputs[0]))
+    pixel = parse_index(options, "pixel", spec.height // 2 * spec.width + spec.width // 2, spec.height * spec.width)
+    seed = parse_index(options, "seed", 0, SEEDS)
+    temperature = _temperature(options)
+    inputs = subject.inputs[0]  # (n, T)
+    tokens = _tokens(subject)  # (n, T)
+    with eval_mode(subject.model):
+        drawings = [_new_images(subject, images, seed, temperature)]
+        drawings.append(_completions(subject, images, tokens, seed, temperature))
+        logits = subject.model(inputs[i : i + 1])[0]  # (T, k)
+        bits = -logits.double().log_softmax(1).gather(1, tokens[i][:, None])[:, 0] / math.log(2)  # (T,)
+        drawings.append(_bits(subject.name(i), images, tokens[i], bits))
+        weights = capture_attention(subject.model, single_example((inputs,), i), _weights)
+    drawings.append(_attention(images, weights, pixel))
+    worst = int(bits.argmax())
+    rows = [
+        [name, head, *(float(value) for value in means)]
+        for name, of_heads in weights
+        for head, means in enumerate(_mean_weights(of_heads, spec.width))
+    ]
+    return View(
+        id="pixels",
+        title="Image tokens",
+        says="New images, completions of the lower half, the bits of each pixel, and attention over pixels.",
+        summary=f"In {subject.name(i)}: {number(float(bits.mean()))} bits per pixel, in "
+        f"{plural(len(images.palette), 'colour')}; the most, {number(float(bits[worst]))}, at {_cell(worst, spec)}.",
+        table=table(
+            {
+                "layer": "text",
+                "head": "count",
+                "start token": "number",
+                "pixel left": "number",
+                "pixel above": "number",
+            },
+            rows,
+        ),
+        drawings=drawings,
+    )
+
+
+def _tokens(subject: Subject) -> Tensor:
+    """Return the tokens of all pixels of the examples, (n, T). The last is not among the inputs."""
+    if subject.target is not None:
+        return subject.target
+    inputs = subject.inputs[0]
+    if subject.split is not None and subject.rows:
+        return next(iter(subject.split.batches([torch.tensor(subject.rows)]))).target
+    return torch.cat([inputs[:, 1:], inputs[:, -1:]], dim=1)  # random examples
+
+
+def _temperature(options: Mapping[str, str]) -> float:
+    """Return the option temperature as a number. Raises SettingError."""
+    value = options.get("temperature", "1")
+    try:
+        return float(value)
+    except ValueError:
+        raise SettingError(f"Invalid temperature={value}: must be a number, e.g. 0.8.") from None
+
+
+def _new_images(subject: Subject, images: TokenPreprocessing, seed: int, temperature: float) -> Drawing:
+    classes = classes_for(images.spec, NEW, subject.options.get("class"))
+    prompt = images.start_tokens(classes, NEW)[:, None]
+    levels = sample_tokens(subject.model, images, prompt, range(seed, seed + NEW), temperature=temperature)
+    names = [images.target.names[c] for c in classes.tolist()] if classes is not None else [""] * NEW
+    labels = [name or f"image {k + 1}" for k, name in enumerate(names)]
+    return charts.tiles("New images", [_tile(label, image, "", [label]) for label, image in zip(labels, levels)])
+
+
+def _completions(
+    subject: Subject, images: TokenPreprocessing, tokens: Tensor, seed: int, temperature: float
+) -> Drawing:
+    """Return the given half of some examples, completions, and the originals, one example a row."""
+    n = min(COMPLETED, len(tokens))
+    prompt = subject.inputs[0][:n, : 1 + given_pixels(images.spec)].repeat_interleave(COMPLETIONS, dim=0)
+    seeds = range(seed, seed + len(prompt))
+    drawn = sample_tokens(subject.model, images, prompt, seeds, temperature=temperature)
+    drawn = drawn.view(n, COMPLETIONS, *images.spec.shape)
+    originals = images.levels(tokens[:n])
+    found: list[dict[str, Any]] = []
+    for k in range(n):
+        name = subject.name(k)
+        row = [("given", mask_lower_half(originals[k : k + 1])[0])]
+        row += [(f"completion {j + 1}", image) for j, image in enumerate(drawn[k])]
+        row += [("original", originals[k])]
+        found += [_tile(label, image, name, [name, label]) for label, image in row]
+    return charts.tiles("Completions of the lower half", found)
+
+
+def _bits(name: str, images: TokenPreprocessing, tokens: Tensor, bits: Tensor) -> Drawing:
+    """Return the image, and a map of the bits of its pixels."""
+    largest = f"white is {number(float(bits.max()))} bits"
+    tiles = [
+        _tile("the image", images.levels(tokens[None])[0], "", [name]),
+        _tile("bits of each pixel", _map(bits, images.spec), "", [name, largest]),
+    ]
+    return charts.tiles(f"Bits of each pixel of {name}; {largest}", tiles)
+
+
+def _weights(look: AttentionCapture) -> tuple[str, Tensor]:
+    """Return the name of a layer and its attention weights, (heads, T, T)."""
+    return look.name, torch.stack([look.weights(head) for head in range(look.heads)])
+
+
+def _mean_weights(weights: Tensor, width: int) -> Tensor:
+    """Return the mean weight of the start token, of the pixel to the left and of the pixel above, (heads, 3).
+
+    The query at t predicts pixel t, and the key at s is pixel s − 1.
+    """
+    at = torch.arange(weights.shape[1])
+    inside = at[(at % width > 0)]  # pixels with one to the left
+    below = at[at >= width]
+    left = weights[:, inside, inside] if len(inside) else weights.new_zeros(len(weights), 1)
+    above = weights[:, below, below + 1 - width] if len(below) else weights.new_zeros(len(weights), 1)
+    return torch.stack([weights[:, :, 0].mean(1), left.mean(1), above.mean(1)], dim=1)
+
+
+def _attention(images: TokenPreprocessing, weights: Sequence[tuple[str, Tensor]], pixel: int) -> Drawing:
+    """Return a map of the attention of one pixel's prediction for each layer and head."""
+    maps = [(name, head, of[head, pixel]) for name, of in weights for head in range(len(of))]  # (T,) each
+    found: list[dict[str, Any]] = []
+    for name, head, row in evenly_spaced(maps, MOST_MAPS):
+        on_pixels = torch.zeros(len(row))
+        on_pixels[:pixel] = row[1 : pixel + 1]
+        strongest = int(on_pixels.argmax())
+        tip = [f"{name}, head {head}", f"start token {number(float(row[0]))}"]
+        if pixel:
+            tip.append(f"most on {_cell(strongest, images.spec)}: {number(float(on_pixels[strongest]))}")
+        found.append(_tile(f"head {head}", _map(on_pixels, images.spec, pixel), name, tip))
+    return charts.tiles(f"Attention in the prediction of pixel {_cell(pixel, images.spec)}", found)
+
+
+def _map(values: Tensor, spec: ImageSpec, marked: int | None = None) -> Tensor:
+    """Return values (T,) as an uint8 image (C, H, W), scaled to their largest; pixel `marked` is white."""
+    levels = (values / values.max().clamp(min=1e-12) * 255).round()
+    if marked is not None:
+        levels = levels * 0.8  # so that the marked pixel is brighter than all others
+        levels[marked] = 255
+    return levels.to(torch.uint8).view(1, spec.height, spec.width)
+
+
+def _cell(pixel: int, spec: ImageSpec) -> str:
+    """Return the row and column of a pixel, as in `r3 c4`."""
+    return f"r{pixel // spec.width} c{pixel % spec.width}"

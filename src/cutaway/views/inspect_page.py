@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..checkpoints.custom import CustomPreset
 from ..core.errors import ModelError, UnknownName
+from ..core.extras import MissingPackageError
 from ..core.version import __version__
 from ..data.dataset_base import inverse_transform
 from ..draw.description import Drawing, Page, View, table
@@ -51,10 +52,17 @@ def build_page(subject: Subject, names: Sequence[str] = ()) -> Page:
         costly = costly_views(subject, suit)
         chosen = [name for name in suit if name not in costly]
     asked = split_options(chosen, subject.options)
-    views = [describe_view(name, dataclasses.replace(subject, options=asked[name])) for name in chosen]
+    views, missing = list[View](), list[str]()
+    for name in chosen:
+        try:
+            views.append(describe_view(name, dataclasses.replace(subject, options=asked[name])))
+        except MissingPackageError as error:
+            if names:
+                raise
+            missing.append(f"Left out: {name}. {error}")
     return Page(
         title=_title(subject),
-        views=[page_head(subject, costly), *views],
+        views=[page_head(subject, costly, missing), *views],
         colophon=f"Cutaway {__version__} · This page is self-contained and loads nothing from the network.",
     )
 
@@ -98,8 +106,10 @@ def split_options(names: Sequence[str], given: Mapping[str, str]) -> dict[str, d
     return found
 
 
-def page_head(subject: Subject, left_out: Sequence[str] = ()) -> View:
-    """Return the head of the page: the model, the examples, and the views that were left out."""
+def page_head(subject: Subject, costly: Sequence[str] = (), missing: Sequence[str] = ()) -> View:
+    """Return the head of the page: the model, the examples, the views that are too slow, and sentences about those
+    whose library is missing.
+    """
     parameters = sum(p.numel() for p in subject.model.parameters())
     about = [f"{count(parameters)} parameters"]
     if subject.run is not None:
@@ -117,7 +127,7 @@ def page_head(subject: Subject, left_out: Sequence[str] = ()) -> View:
             f"{shape_text(subject.inputs[0].shape[1:])}."
         ),
         table=table({"example": "text", "prediction": "text"}, _rows(subject)),
-        drawings=_notes(subject, left_out),
+        drawings=_notes(subject, costly, missing),
     )
 
 
@@ -135,10 +145,10 @@ def _card(subject: Subject) -> str:
     return f"{card.title}, {card.authors}, {card.year}."
 
 
-def _notes(subject: Subject, left_out: Sequence[str]) -> list[Drawing]:
-    sentences = list(subject.notes)
-    if left_out:
-        names = " and ".join(left_out)
+def _notes(subject: Subject, costly: Sequence[str], missing: Sequence[str]) -> list[Drawing]:
+    sentences = [*subject.notes, *missing]
+    if costly:
+        names = " and ".join(costly)
         sentences.append(f"Left out, because slow for this model: {names}. Select a view by name to show it.")
     return [{"kind": "prose", "sentences": sentences}] if sentences else []
 

@@ -40,12 +40,15 @@ class Positions:
 
 
 def find_position_tables(subject: Subject) -> list[Positions]:
-    """Return the model's position tables, learned or fixed; those of an image have a square grid."""
+    """Return the model's position tables, learned or fixed; those of patches have a square grid."""
     tables = as_base_model(subject.model).position_tables(CURVE)
     weights = {name.removesuffix(".weight") for name, _ in subject.model.named_parameters()}
-    sides = {name: math.isqrt(len(rows)) for name, rows in tables.items()}
+    grids = {name: (math.isqrt(len(rows)),) * 2 for name, rows in tables.items()}
+    if subject.kind == "image" and subject.inputs[0].ndim == 2:  # image tokens: a position for each pixel
+        rows, columns = subject.config.sides
+        grids = dict.fromkeys(tables, (rows, columns))
     return [
-        Positions(name, rows.detach(), name in weights, (sides[name],) * 2 if subject.kind == "image" else None)
+        Positions(name, rows.detach(), name in weights, grids[name] if subject.kind == "image" else None)
         for name, rows in tables.items()
     ]
 
@@ -251,7 +254,7 @@ def _rotation_drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[
     """Return the rotation of each pair of dimensions, and scores by distance."""
     name, module = next(iter(find_rotary_attention(subject.model).items()))
     d = module.key_dim
-    rates = 10000 ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)  # radians a token, (d/2,)
+    rates = module.base ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)  # radians a token, (d/2,)
     lengths = 2 * math.pi / rates
     context = int(getattr(subject.config, "context_length", CURVE))
     reach = min(context, CURVE)
@@ -265,9 +268,9 @@ def _rotation_drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[
         for i in pairs
     ]
     ones = torch.ones(1, 1, 1, d, dtype=torch.float64) / math.sqrt(d)
-    alike = _scores_by_distance(ones, ones, places)
-    q, k = _real_pair(subject, name)
-    real = _scores_by_distance(q, k, places) * module.scale
+    alike = _scores_by_distance(ones, ones, places, module.base)
+    q, k = _real_pair(subject, name, module.base)
+    real = _scores_by_distance(q, k, places, module.base) * module.scale
     series = [{"name": "", "split": "all", "points": [[p, to_lists(alike[p])] for p in places.tolist()]}]
     own = [{"name": "", "split": "all", "points": [[p, to_lists(real[p])] for p in places.tolist()]}]
     zero = next((p for p in places.tolist() if alike[p] < 0.5), None)
@@ -287,16 +290,16 @@ def _rotation_drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[
     return drawn, said, [*wave, *apart]
 
 
-def _scores_by_distance(q: Tensor, k: Tensor, places: Tensor) -> Tensor:
+def _scores_by_distance(q: Tensor, k: Tensor, places: Tensor, base: float) -> Tensor:
     """Return q · k for a key at each number of positions before the query, (places,).
 
     q and k are unrotated vectors (1, 1, 1, d).
     """
-    keys = rotary(k.expand(1, 1, len(places), -1), -places)  # the query has position 0
+    keys = rotary(k.expand(1, 1, len(places), -1), -places, base)  # the query has position 0
     return (q * keys).sum(-1)[0, 0]
 
 
-def _real_pair(subject: Subject, name: str) -> tuple[Tensor, Tensor]:
+def _real_pair(subject: Subject, name: str, base: float) -> tuple[Tensor, Tensor]:
     """Return the unrotated query and key of the last token of the first example in head 0, (1, 1, 1, d) each."""
     found = capture_attention(
         subject.model,
@@ -305,4 +308,4 @@ def _real_pair(subject: Subject, name: str) -> tuple[Tensor, Tensor]:
     )
     _, q, k, length = next(entry for entry in found if entry[0] == name)
     back = -torch.arange(length - 1, length)
-    return rotary(q[None].double(), back), rotary(k[None].double(), back)
+    return rotary(q[None].double(), back, base), rotary(k[None].double(), back, base)

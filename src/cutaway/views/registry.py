@@ -448,6 +448,26 @@ VIEWS: dict[str, RegisteredView] = {
             "example": "index of the example, from 0",
         },
     ),
+    "spikes": RegisteredView(
+        "spikes.draw_spikes",
+        needs=("has_spikes",),
+        says="spikes of a spiking network by neuron and time step, and the membrane potential of single neurons",
+        read=(
+            "In the raster a row is a neuron, a column a time step, and a dark cell a spike. A constant input drives a "
+            "neuron to fire at regular intervals: the stronger the input, the earlier and the more often. A neuron "
+            "whose potential settles below the threshold is silent. In the curve of a neuron the potential rises "
+            "toward the threshold, and falls by the threshold in the step after a spike."
+        ),
+        misleads=(
+            "The raster shows one example; the table counts over all of them. Spikes show that a neuron is active, not "
+            "that the output depends on it: ablate it to test that (cutaway.inspect.ablate). The steps are not "
+            "milliseconds, and the potential has no unit."
+        ),
+        options={
+            "layer": "name of the layer, e.g. hidden.0.neurons",
+            "example": "index of the example, from 0",
+        },
+    ),
     "alignment": RegisteredView(
         "alignment.draw_alignment",
         needs=("transcribes",),
@@ -515,6 +535,35 @@ VIEWS: dict[str, RegisteredView] = {
         ),
         options={
             "example": "index of the example whose code is varied, from 0",
+        },
+    ),
+    "pixels": RegisteredView(
+        "image_generation.draw_pixels",
+        kinds=("image",),
+        needs=("samples_pixels",),
+        model_runs=40,
+        says="new images and completions of a model of image tokens, the bits of each pixel, and attention over pixels",
+        read=(
+            "New images are sampled pixel by pixel, row by row. A completion keeps the upper half of an image and "
+            "samples the lower half; the original is beside it. The bits of a pixel are −log₂ of the probability that "
+            "the model gave it: dark is 0, white the largest of the image. Bits are small where pixels follow from "
+            "those before them. The maps of attention belong to the prediction of one pixel, which is drawn white, "
+            "and show the weight of each earlier pixel, scaled to the largest of the map; all later pixels are masked. "
+            "The table has the mean weight of three keys over all pixels: the start token, the pixel to the left, and "
+            "the pixel above."
+        ),
+        misleads=(
+            "A few samples do not show the diversity of images, nor whether training images were memorized. Many "
+            "lower halves fit an upper half: a completion that differs from the original is no error. Attention to a "
+            "pixel is not its influence on the prediction: values are mixed further in the next layers, and a weight "
+            "on the start token can mean that a head has nothing to add."
+        ),
+        options={
+            "class": "class of the new images, by name; default the first ten classes",
+            "example": "index of the example whose bits and attention are drawn, from 0",
+            "pixel": "index of the pixel whose attention is drawn, row by row from 0; default the middle one",
+            "seed": "seed of the first new image",
+            "temperature": "sampling temperature; default 1",
         },
     ),
     "graph": RegisteredView(

@@ -6,11 +6,13 @@ The registry names them, so that the files of views need not be imported to find
 from __future__ import annotations
 
 from ..core.spec import Classes, Image, Noise, Transcript, Value
+from ..data.images.tokens import TokenPreprocessing
 from ..data.images.transforms import ImagePreprocessing
 from ..data.tables.column_types import Numeric
 from ..data.tables.transforms import TablePreprocessing
 from ..data.text.puzzles import PuzzlePreprocessing
 from ..models.base import SupportsDecoding, SupportsEncoding, SupportsImageGeneration, SupportsKVCache, as_base_model
+from ..models.spiking import LeakyIntegrateAndFire
 from ..nn.low_precision import quantization_scheme
 from ..tasks.classification import Classification
 from .model_layers import (
@@ -134,6 +136,11 @@ def has_normalization(subject: Subject) -> bool:
     return bool(find_normalizations(subject.model))
 
 
+def has_spikes(subject: Subject) -> bool:
+    """Return whether the model has layers of neurons that spike."""
+    return any(isinstance(module, LeakyIntegrateAndFire) for module in subject.model.modules())
+
+
 def has_recurrence(subject: Subject) -> bool:
     """Return whether the model has a recurrence over the steps of an example.
 
@@ -201,6 +208,11 @@ def transcribes(subject: Subject) -> bool:
 def denoises_images(subject: Subject) -> bool:
     """Return whether the model generates images by denoising."""
     return isinstance(subject.model, SupportsImageGeneration) and Noise in getattr(type(subject.model), "targets", ())
+
+
+def samples_pixels(subject: Subject) -> bool:
+    """Return whether the model samples images pixel by pixel, with the palette of its training images."""
+    return isinstance(subject.preprocessing, TokenPreprocessing) and isinstance(subject.model, SupportsKVCache)
 
 
 def encodes_images(subject: Subject) -> bool:

@@ -139,11 +139,15 @@ class Subject:
     def tokens(self, i: int, side: int = 0) -> list[str]:
         """Return the tokens of example i as text, without padding; with `side` 1, those of the output sequence.
 
-        Without a tokenizer they are numbered.
+        Without a tokenizer they are numbered. Those of an image are named by their pixel: start, r0 c0, r0 c1, …
 
         Raises:
             ModelError: If the examples have no tokens.
         """
+        if self.kind == "image" and side == 0 and self.inputs[0].ndim == 2:
+            rows, columns = self.config.sides
+            labels = ["start", *(f"r{r} c{c}" for r in range(rows) for c in range(columns))]
+            return labels[: self.inputs[0].shape[1]]
         if self.kind not in OF_TOKENS and not (side == 1 and isinstance(self.model, SupportsDecoding)):
             raise ModelError(f"{self.preset.name} is shown with {self.kind} data, which has no tokens.")
         ids, mask = (self.inputs[0], self.inputs[1]) if side == 0 else (self.inputs[-1], None)

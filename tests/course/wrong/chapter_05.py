@@ -43,3 +43,8 @@ def receptive_field(layers: Any) -> Any:
 @wrong(5, "the first of each block")
 def max_pool(x: Any) -> Any:
     return x[::2, ::2]
+
+
+@wrong(5, "T of one impulse is enough")
+def operator_matrix(T: Any, n: Any) -> Any:
+    return np.array([T(row) for row in np.eye(n)]).T

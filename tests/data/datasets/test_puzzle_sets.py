@@ -37,6 +37,17 @@ def test_no_numbers_of_a_test_are_trained_on(name: str) -> None:
         assert tuple(map(int, asked.split("=>")[0].split()[1:])) in trained
 
 
+def test_three_numbers_of_a_test_are_in_no_other_split() -> None:
+    splits = opened("countdown3")
+    states = {split: {parse_countdown(problem)[0] for problem in of.problems} for split, of in splits.items()}
+    assert {split: len(of.problems) for split, of in splits.items()} == {"train": 3060, "val": 366, "test": 311}
+    assert not states["train"] & states["val"]
+    assert not states["train"] & states["test"]
+    assert not states["val"] & states["test"]
+    assert {len(state) for of in states.values() for state in of} == {3}
+    assert {parse_countdown(problem)[1] for problem in splits["train"].problems} == set(range(1, 31))
+
+
 def test_the_test_of_the_game_of_24_is_the_published_one(shared_data: Path) -> None:
     with (shared_data / "game24" / "24.csv").open() as file:
         rows = list(csv.DictReader(file))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -200,3 +201,15 @@ def test_settings_of_captions_are_not_for_class_folders(tmp_path: Path) -> None:
             image(tmp_path / name / f"{i}.png", i)
     with pytest.raises(SettingError, match="tokenizer=words is for images with captions, and these have none"):
         open_data(tmp_path, DataSettings(tokenizer="words"))
+
+
+def test_a_preprocessing_without_its_form_is_rejected(tmp_path: Path) -> None:
+    """Captions without `form` would be read as images alone, and fail in the first batch."""
+    document = json.loads(json.dumps(open_data(folder(tmp_path), DataSettings()).preprocessing.to_json()))
+    assert preprocessing_from_json(document).to_json() == document
+    del document["form"]
+    with pytest.raises(DataError, match="its form is None, and its target Tokens has the form 'captions'"):
+        preprocessing_from_json(document)
+    document["form"] = "masks"
+    with pytest.raises(DataError):
+        preprocessing_from_json(document)

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 import torch
 
+import cutaway
 from cutaway.core.errors import DataError, SettingError
 from cutaway.core.spec import Horizon, SeriesSpec
 from cutaway.data.dataset_base import Batch, DataSet
@@ -240,3 +241,22 @@ def test_skipped_gaps_are_skipped_in_new_files_and_frames_too(tmp_path: Path) ->
     gaps = replace(asked, gaps="error")
     with pytest.raises(DataError, match="gaps=skip"):
         open_series(tmp_path / "t.csv", gaps)
+
+
+@pytest.mark.parametrize("value", [7.5, -2e-6, 4e6])
+def test_a_constant_is_forecast_as_itself_in_any_unit(tmp_path: Path, value: float) -> None:
+    """Outputs of a barely trained network are some hundredths: with a scale of 1 they would be 10⁴ times 2e-6."""
+    path = tmp_path / "constant.csv"
+    path.write_text("load\n" + f"{value}\n" * 90)
+    run = cutaway.train(
+        "gru",
+        path,
+        forecast="load",
+        horizon=3,
+        lookback=8,
+        max_steps=4,
+        **{"model.hidden_dim": 4},
+        out=tmp_path / "run",
+    )
+    (row,) = run.predict([path])
+    assert [row[f"load +{k}"] for k in (1, 2, 3)] == pytest.approx([value] * 3, rel=0.01)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from ...core.config import RENAMED
 from ...core.errors import CutawayError, SettingError, UnknownName, closest_names, memory_message, printable, shorten
+from ...core.extras import LIBRARIES, missing_package_text
 from ...core.files import address_limit
 from ...core.version import __version__
 from ...distributed.launch import is_launched, rank
@@ -79,7 +80,7 @@ COMMANDS_ELSEWHERE = {  # names of commands in other tools
 }  # fmt: skip
 
 PACKAGES = {  # import names that differ from the package name
-    "PIL": "pillow", "sklearn": "scikit-learn", "torch_pruning": "torch-pruning", "umap": "umap-learn",
+    "PIL": "pillow", "sklearn": "scikit-learn",
 }  # fmt: skip
 
 COMMAND = re.compile(r'`[^`\n]*`|python -c "[^"]*"')  # in a message
@@ -130,7 +131,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if module == "cutaway" or module in sys.modules:
             return _fault()
         package = PACKAGES.get(module, module)
-        message_text = f"The package {package} is not installed. Install it: {sys.executable} -m pip install {package}"
+        message_text = (
+            missing_package_text(module, "This")
+            if module in LIBRARIES
+            else f"The package {package} is not installed. Install it: {sys.executable} -m pip install {package}"
+        )
         print(_paragraph(f"cutaway: {message_text}"), file=sys.stderr)
         return 2
     except KeyboardInterrupt as error:

@@ -177,6 +177,7 @@ def add_examples_arguments(parser: argparse.ArgumentParser) -> None:
 def run_examples(args: argparse.Namespace) -> int:
     """Write example files and print a command for each. Existing files are kept."""
     from ...core.errors import UnknownName
+    from ...core.extras import MissingPackageError
     from ...data.synthetic import EXAMPLES, write_example
     from .output import emit_json, note, print_table
 
@@ -187,7 +188,15 @@ def run_examples(args: argparse.Namespace) -> int:
             raise UnknownName("example", name, known, "`cutaway examples` writes them all.")
     names = list(dict.fromkeys(known[name] for name in asked))
     folder = Path(args.out)
-    written = {name: write_example(name, folder) for name in names}
+    written, missing = dict[str, bool](), list[str]()
+    for name in names:
+        try:
+            written[name] = write_example(name, folder)
+        except MissingPackageError as error:
+            if args.names:
+                raise
+            missing.append(str(error))
+    names = list(written)
     if args.json:
         about = [{"name": name, "what": EXAMPLES[name].what, "try": f"cutaway {TRY[name]}"} for name in names]
         emit_json([{**row, "written": written[row["name"]]} for row in about])
@@ -197,6 +206,8 @@ def run_examples(args: argparse.Namespace) -> int:
     left = [name for name in names if not written[name]]
     if left:
         note(f"Skipped, because it already exists: {', '.join(left)}.")
+    for sentence in missing:
+        note(sentence)
     return 0
 
 

@@ -114,7 +114,7 @@ def run_generate(args: argparse.Namespace) -> int:
         raise CutawayError(
             f"{args.run} cannot generate: {about['model']} predicts the {spec.target.column} of {spec.kind} data "
             f"({about['data']['source']}). Generation needs a language model (e.g. `cutaway train lstm book.txt`), "
-            "a sequence-to-sequence or captioning run, or an image model (ddpm-unet, vae). Use `cutaway "
+            "a sequence-to-sequence or captioning run, or an image model (ddpm-unet, vae, image-gpt). Use `cutaway "
             "predict` for predictions of this run."
         )
     return _run_language_model(opened, text, args)
@@ -352,7 +352,9 @@ def _run_pairs(run: Run, args: argparse.Namespace) -> int:
 
 
 OUT, IMAGES_COUNT = "samples.png", 64
-OPTIONS = ("out", "of_class", "steps", "guidance", "eta")  # options for images only
+COMPLETED, COMPLETIONS = 8, 4  # images that are completed, and completions of each
+OPTIONS = ("out", "of_class", "complete", "steps", "guidance", "eta")  # options for images only
+IMAGE_SAMPLING = ("temperature", "top_k", "top_p", "min_p")  # sampling options for image tokens too
 OVERWRITE = "overwrite"
 
 
@@ -362,6 +364,13 @@ def add_image_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--overwrite", action="store_true", default=None, help="images: overwrite --out if it exists")
     parser.add_argument(
         "--class", dest="of_class", metavar="NAME", help="images: class to generate (default: all classes alternately)"
+    )
+    parser.add_argument(
+        "--complete",
+        metavar="PATH",
+        help="images: complete the lower half of an image, of the images of a folder, or of a split of the run's data "
+        f"(train, val, test): the first {COMPLETED} (--count), {COMPLETIONS} times each (--samples); only for models "
+        "of image tokens",
     )
     parser.add_argument("--steps", metavar="N", type=int, help="images: number of sampling steps (default: 50)")
     parser.add_argument(
@@ -391,8 +400,9 @@ def generate_images(run: Run, args: argparse.Namespace, for_text: tuple[str, ...
     from ...inference.image_generation import columns_for, image_grid
     from .output import emit_json, note
 
+    allowed = (*IMAGE_SAMPLING, *(("samples",) if args.complete is not None else ())) if _has_tokens(run) else ()
     for key in for_text:
-        if getattr(args, key) not in (None, ""):
+        if key not in allowed and getattr(args, key) not in (None, ""):
             raise SettingError(f"{option_name(key)} is only for text, and this run generates images. Leave it out.")
     out = args.out or OUT
     if not out.lower().endswith(".png"):
@@ -400,17 +410,67 @@ def generate_images(run: Run, args: argparse.Namespace, for_text: tuple[str, ...
     reject_overwriting(out, overwrite=bool(args.overwrite))
     count, seed = IMAGES_COUNT if args.count is None else args.count, args.seed or 0
     given = {"steps": args.steps, "guidance": args.guidance, "eta": args.eta}
-    levels, classes, asked = run.sample_tensors(count, args.of_class, seed=seed, **given)
+    sampling = _token_sampling(run, args)
+    if args.complete is not None:
+        return _complete_images(run, args, out, sampling)
+    levels, classes, asked = run.sample_tensors(count, args.of_class, seed=seed, **given, **sampling)
     names = run.spec.target.names if classes is not None else ()  # type: ignore[union-attr]  # it draws images
     whole = image_grid(levels, columns_for(count, len(names) if args.of_class is None else 0))
     with atomic_write(out) as temporary:
         whole.save(temporary, format="PNG")
-    how = "" if classes is None and asked.steps == 1 else f", {asked.steps} steps"
+    one_step = _has_tokens(run) or (classes is None and asked.steps == 1)
+    how = "" if one_step else f", {asked.steps} steps"
     how += f", guidance {asked.guidance:g}" if asked.guidance is not None else ""
     note(f"{count:,} image{'s' if count > 1 else ''} in {out} (seed {seed}{how})")
     if args.json:
         of_each = [names[k] for k in classes.tolist()] if classes is not None else None
-        emit_json({"out": out, "count": count, "seed": seed, "classes": of_each, **vars(asked)})
+        emit_json({"out": out, "count": count, "seed": seed, "classes": of_each, **(sampling or vars(asked))})
+    return 0
+
+
+def _has_tokens(run: Run) -> bool:
+    """Return whether the run models image tokens."""
+    from ...core.spec import ImageTokens
+
+    return isinstance(run.spec.target, ImageTokens)
+
+
+def _token_sampling(run: Run, args: argparse.Namespace) -> dict[str, Any]:
+    """Return the sampling options for image tokens, as arguments of `Run.sample`. Raises SettingError for others."""
+    if _has_tokens(run):
+        return {key: getattr(args, key) for key in IMAGE_SAMPLING if getattr(args, key) is not None}
+    if args.complete is not None:
+        raise SettingError("--complete is only for models of image tokens (image-gpt). Leave it out.")
+    return {}
+
+
+def _complete_images(run: Run, args: argparse.Namespace, out: str, sampling: dict[str, Any]) -> int:
+    """Complete the lower half of images, and write them as one picture.
+
+    A row has the upper half of an image, its completions, and the image itself.
+    """
+    import torch
+
+    from ...core.files import atomic_write
+    from ...inference.image_generation import image_grid, mask_lower_half
+    from .output import emit_json, note
+
+    samples, seed = COMPLETIONS if args.samples is None else args.samples, args.seed or 0
+    count = COMPLETED if args.count is None else args.count
+    for key in ("steps", "guidance", "eta"):
+        if getattr(args, key) is not None:
+            raise SettingError(f"{option_name(key)} is only for diffusion models. Leave it out.")
+    images, drawn = run.complete(args.complete, samples, args.of_class, limit=count, seed=seed, **sampling)
+    rows = torch.cat([mask_lower_half(images)[:, None], drawn, images[:, None]], dim=1)  # (n, samples + 2, C, H, W)
+    with atomic_write(out) as temporary:
+        image_grid(rows.flatten(0, 1), samples + 2).save(temporary, format="PNG")
+    n = len(images)
+    note(
+        f"{n:,} image{'s' if n > 1 else ''} in {out}, one a row: the given half, {samples} "
+        f"completion{'s' if samples > 1 else ''}, the original (seed {seed})"
+    )
+    if args.json:
+        emit_json({"out": out, "count": n, "samples": samples, "seed": seed, **sampling})
     return 0
 
 

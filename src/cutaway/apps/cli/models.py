@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +33,9 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--takes", metavar="KIND", help="only models for this kind of data: table, image, text, audio, seq2seq, …"
     )
+    parser.add_argument(
+        "--published", action="store_true", help="print the published results of the models, with their sources"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -53,8 +58,15 @@ def run_list(args: argparse.Namespace) -> int:
         rows = [row for row in rows if word in row["name"] or word in (row["family"], *row["takes"])]
         if not rows:
             raise UnknownName("model, family or kind of data", args.word, presets(), "`cutaway list` shows them all.")
+    if args.published:
+        rows = _published_rows([row["name"] for row in rows])
+        if not rows:
+            raise UnknownName("published result of", args.word or args.family or args.takes, ())
     if args.json:
         emit_json(rows)
+        return 0
+    if args.published:
+        _print_published(rows)
         return 0
     rows.sort(key=lambda row: list(FAMILIES).index(row["family"]))
     headings = [f"{FAMILIES[row['family']]} (--family {row['family']})" for row in rows]
@@ -65,6 +77,39 @@ def run_list(args: argparse.Namespace) -> int:
     total = f"{len(rows)} model{'s' * (len(rows) != 1)}"
     say(f"\n{total}: {said}." if len(counts) > 1 else f"\n{total}.")
     return 0
+
+
+def _published_rows(names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the published results of models as JSON values, in the order of the names."""
+    from ...models.registry import preset
+
+    found = [preset(name) for name in names]
+    return [
+        {"name": p.name, "family": p.card.card.family, **result.to_json()}
+        for p in found
+        for result in p.card.published_results
+    ]
+
+
+def _print_published(rows: list[dict[str, Any]]) -> None:
+    """Print the published results of each model, by family."""
+    from ...models.registry import preset
+    from .output import console, say
+
+    names = sorted(dict.fromkeys(row["name"] for row in rows), key=lambda n: list(FAMILIES).index(_family(n)))
+    for family, of_family in groupby(names, key=_family):
+        console().print(f"[bold]{FAMILIES[family]}[/] (--family {family})\n")
+        for name in of_family:
+            console().print(name, markup=False)
+            _print_results(preset(name))
+        console().print()
+    say(f"{len(rows)} published results of {len(names)} models, not measured with Cutaway.")
+
+
+def _family(name: str) -> str:
+    from ...models.registry import card
+
+    return card(name).card.family
 
 
 def _model_line(row: dict[str, Any]) -> tuple[str, ...]:
@@ -172,6 +217,7 @@ def _model_document(found: Preset, config: Any, layers: LayerTable, as_published
         "training_settings": dict(found.card.settings),
         "fine_tuning_settings": dict(found.card.fine_tuning),
         "published": published if as_published else None,
+        "published_results": [r.to_json() for r in found.card.published_results] if config == found.config else [],
         "layers": layers.to_json(),
     }
 
@@ -188,6 +234,9 @@ def _print_model(found: Preset, config: Any, layers: LayerTable, as_published: b
     out.print(f"{card.title}\n{card.authors}, {card.year}  {card.link}", markup=False)
     out.print(f"\n  {card.equation}\n", markup=False)
     _print_layers(found, layers, as_published)
+    if config == found.config and found.card.published_results:
+        out.print("\n[bold]published results[/] with trained weights, not measured with Cutaway")
+        _print_results(found)
 
     out.print(
         "\n[bold]settings[/]", f"of the model: key=value here, model.key=value in `cutaway train {found.name} DATA`"
@@ -209,6 +258,17 @@ def _print_model(found: Preset, config: Any, layers: LayerTable, as_published: b
         for who, said in (("paper", d.paper), ("here", d.here), ("common implementations", d.common)):
             if said:
                 say(f"    {who + ':':<23} {said}", indent=28)
+
+
+def _print_results(found: Preset) -> None:
+    """Print the published results of a preset, each with its protocol and source."""
+    from .output import say
+
+    results = found.card.published_results
+    width = max((len(result.dataset) for result in results), default=0)
+    for result in results:
+        line = f"  {result.dataset:<{width}}  {result} ({result.protocol}; {result.source})"
+        say(line, indent=min(width + 4, LEFT))
 
 
 def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None:

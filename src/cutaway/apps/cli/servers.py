@@ -7,6 +7,7 @@ import contextlib
 import os
 
 from ...core.errors import SettingError
+from ...core.extras import require
 
 TOKEN = "CUTAWAY_TOKEN"
 
@@ -65,6 +66,7 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_serve(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or Ctrl-C."""
+    _require_server("cutaway serve")
     from ..serve.limits import Limits, parse_duration
     from ..serve.server import serve
     from .output import note
@@ -87,6 +89,12 @@ def run_serve(args: argparse.Namespace) -> int:
     serve(args.run, args.host, args.port, token, limits, started)
     note("Server stopped. All accepted requests were answered.")
     return 0
+
+
+def _require_server(command: str) -> None:
+    """Raise MissingPackageError if a library of the servers is not installed."""
+    for module in ("starlette", "uvicorn", "prometheus_client"):
+        require(module, f"`{command}`")
 
 
 STUDIO_EXAMPLES = """\
@@ -121,6 +129,7 @@ def add_studio_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_studio(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
+    _require_server("cutaway studio")
     from ..studio.guard import reject_open_host
     from ..studio.workers import warm_up
     from .output import note

@@ -1,4 +1,4 @@
-"""Exercises of chapter 3: losses, their gradients, and backpropagation."""
+"""Exercises of chapter 3: losses, their gradients, backpropagation, and automatic differentiation."""
 
 from __future__ import annotations
 
@@ -131,3 +131,33 @@ def numeric_gradient(answer: Answer) -> None:
         math.isclose(float(np.abs(w - kept).max()), 0.0),
         f"It leaves w changed, {format_numbers(w)}: put every entry back.",
     )
+
+
+@exercise(
+    "adjoints(tape)",
+    "The derivative of the last value in every value. Entry k of the tape lists pairs (i, s): value k was computed "
+    "from value i < k, with the slope s. Inputs have an empty list.",
+)
+def adjoints(answer: Answer) -> None:
+    """Check the order, the sum over several uses, and values that the last one does not depend on."""
+    # v2 = v0 v1, v3 = v2 + v0, v4 = v1 v1 (not used), v5 = v3 v2, at v0 = 2 and v1 = 3: v2 = 6, v3 = 8
+    tape: list[list[tuple[int, float]]]
+    tape = [[], [], [(0, 3.0), (1, 2.0)], [(2, 1.0), (0, 1.0)], [(1, 3.0), (1, 3.0)], [(3, 6.0), (2, 8.0)]]
+    right = np.array([48.0, 28.0, 14.0, 6.0, 0.0, 1.0])
+    when = "For v2 = v0·v1, v3 = v2 + v0, v4 = v1·v1, v5 = v3·v2 at v0 = 2, v1 = 3"
+    last = np.zeros(6)  # each term replaces the one before
+    last[-1] = 1.0
+    early = last.copy()  # from the beginning to the end
+    for k in reversed(range(6)):
+        for i, s in tape[k]:
+            last[i] = s * last[k]
+    for k in range(6):
+        for i, s in tape[k]:
+            early[i] += s * early[k]
+    wrong = (
+        (last, "A value that is used several times gets one term for each use: add them up."),
+        (early, "Go through the tape from the end: a derivative has to be complete before it is passed on."),
+        (right * [1, 1, 1, 1, 1, 0], "The derivative of the last value in itself is 1."),
+    )
+    same(answer([[*row] for row in tape]), right, when, wrong)
+    same(answer([[], [(0, 2.0), (0, 2.0)]]), [4.0, 1.0], "For v1 = v0·v0 at v0 = 2, the same input twice,")

@@ -1,12 +1,14 @@
-"""Exercises of chapter 5: convolution, output sizes, the cost of a layer, and receptive fields."""
+"""Exercises of chapter 5: convolution, output sizes, the cost of a layer, receptive fields, and the matrix of
+an operator."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
-from .exercises import Answer, Exercises, format_numbers, same
+from .exercises import Answer, Exercises, expect, format_numbers, same
 
 EXERCISES = exercise = Exercises()
 
@@ -147,3 +149,31 @@ def max_pool(answer: Answer) -> None:
         (x.reshape(2, 2, -1).max(-1), "Those are not blocks: reshape to (H/2, 2, W/2, 2), and take axes 1 and 3."),
     )
     same(answer(x.copy()), blocks.max((1, 3)), "For the 4×4 map of the chapter", wrong)
+
+
+@exercise(
+    "operator_matrix(T, n)",
+    "The matrix (n, n) of T, a function from arrays of n numbers to arrays of n numbers that is linear and equivariant "
+    "to circular shifts, from a single call of T.",
+)
+def operator_matrix(answer: Answer) -> None:
+    """Check the columns, shifted impulse responses, and that T is called once."""
+    calls = 0
+
+    def operation(x: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        x = np.asarray(x, dtype=float)
+        return 2 * x - np.roll(x, 1) + 0.5 * np.roll(x, 3)
+
+    right = np.array([2 * row - np.roll(row, 1) + 0.5 * np.roll(row, 3) for row in np.eye(6)]).T
+    wrong = (
+        (right.T, "Column j is T of the impulse at j: the columns are shifted, and these are rows."),
+        (
+            np.array([right[:, 0]] * 6).T,
+            "All columns are T of the same impulse: the impulse at j shifts it down by j places, around the end.",
+        ),
+    )
+    when = "For T(x)_i = 2 x_i − x_{i−1} + ½ x_{i−3} on 6 places"
+    same(answer(operation, 6), right, when, wrong)
+    expect(calls == 1, f"It calls T {calls} times. T of one impulse is enough: shift it.")

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.errors import SettingError, shorten_repr
+from ...core.extras import require
 from ...draw.description import Drawing, View, table
 from ...draw.html_page import render_view
 
@@ -130,11 +131,9 @@ def frame(first: Any, *more: Drawing, title: str = "", says: str = "", height: i
 def style() -> None:
     """Set the matplotlib style of the course: a transparent background, for light and dark pages. Raises SettingError
     if matplotlib is not installed."""
-    try:
-        from cycler import cycler
-        from matplotlib import pyplot as plt
-    except ImportError as error:
-        raise SettingError("The figures of the chapters need matplotlib: pip install matplotlib.") from error
+    plt = require("matplotlib.pyplot", "Drawing the figures of the chapters")
+    from cycler import cycler
+
     plt.rcParams.update(
         {
             "figure.facecolor": "none",

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import soundfile
-
 from ...core.errors import CutawayError, DataError
+from ...core.extras import require
 from ...data.graphs.transforms import GraphPreprocessing
 from ...data.images.image_files import read_header
 from ...data.video.video_files import count_pixels
@@ -205,7 +204,7 @@ def request_size(given: PredictionRequest, run: Run) -> tuple[str, int]:
         what, count = _FILE_UNITS[kind]
         found = 0
         for name, content in files:
-            with contextlib.suppress(CutawayError, soundfile.SoundFileError):
+            with contextlib.suppress(CutawayError):
                 found += count(content, name)
         return what, found
     if kind == "graph":
@@ -224,7 +223,11 @@ def _pixels(content: bytes, name: str) -> int:
 
 
 def _samples(content: bytes, name: str) -> int:
-    found = soundfile.info(io.BytesIO(content))
+    soundfile = require("soundfile", "Reading recordings")
+    try:
+        found = soundfile.info(io.BytesIO(content))
+    except soundfile.SoundFileError:
+        return 0
     return int(found.frames * found.channels)
 
 

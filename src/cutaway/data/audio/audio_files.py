@@ -26,9 +26,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import soundfile
 
 from ...core.errors import DataError, Problem, shorten_repr
+from ...core.extras import require
 from ...core.files import exists
 from ..findings import REPAIR
 from ..folders import AUDIO, SPLIT_FOLDERS, list_entries, normalize_name, subfolders
@@ -76,6 +76,7 @@ def inspect_recording(path: Recording) -> AudioFileInfo | Problem:
         return Problem(str(path), f"it cannot be read ({error.strerror or error})")
     if not data:
         return Problem(str(path), "it is empty (0 bytes)")
+    soundfile = require("soundfile", "Reading recordings")
     try:
         head = soundfile.info(io.BytesIO(data))
     except soundfile.LibsndfileError as error:
@@ -135,6 +136,7 @@ def read_samples(path: Recording, rate: int | None = None, seconds: float | None
     if isinstance(path, InMemoryRecording):
         whole = path.samples[: None if seconds is None else max(1, round(seconds * path.rate))]
         return whole if rate is None or rate == path.rate else resample(whole, path.rate, rate)
+    soundfile = require("soundfile", "Reading recordings")
     try:
         given = open_source(path)
         # Bytes where the system supports them: soundfile encodes str as UTF-8, which a file name need not be.

@@ -1,6 +1,7 @@
 """Built-in sequence pairs, and problems with solutions.
 
-Pairs: spelling to pronunciation, German to English. Generated problems: sums, Countdown, and the game of 24.
+Pairs: spelling to pronunciation, German to English. Generated problems: sums, Countdown with three and with four
+numbers, and the game of 24.
 
 Validation and test problems never occur in training, in any order of their numbers and for any target: the split is by
 multisets of numbers. The test of `game24` has the numbers 901 to 1 000 of the list of 4nums.com, sorted by human
@@ -194,6 +195,8 @@ HARD = """
 SCORED = ("val", "test")
 HELD_OUT = 100  # validation multisets, in addition to those of the test
 TARGETS = range(1, 101)  # of Countdown
+SHORT_TARGETS = range(1, 31)  # of Countdown with three numbers
+SHORT_HELD_OUT = 40  # multisets of three numbers in validation and in test
 SUMS = {"train": 10_000, "val": 500, "test": 1_000}
 LOOKED_AT = 200  # solutions per form that are sampled to determine the longest
 ROOM = 8  # tokens allowed beyond the longest solution, because a model's steps can be longer
@@ -218,6 +221,11 @@ PROBLEM_SETS = {
     "countdown": _set(
         "Countdown: four numbers from 1 to 13 that make a target, by steps",
         "some 77 000 training, 1 000 validation and 1 000 test problems; test numbers are never trained on",
+        "ours, after the television game",
+    ),
+    "countdown3": _set(
+        "Countdown with three numbers from 1 to 13 and a target up to 30: two steps, learned in minutes",
+        "3 060 training, 366 validation and 311 test problems; test numbers are never trained on",
         "ours, after the television game",
     ),
     "game24": _set(
@@ -255,6 +263,20 @@ def generate_countdowns() -> dict[str, Sequence[str]]:
     }
     Random(2).shuffle(found["train"])
     return {"train": found["train"], **{split: Random(k).sample(found[split], 1_000) for k, split in enumerate(SCORED)}}
+
+
+def generate_short_countdowns() -> dict[str, Sequence[str]]:
+    """Return all targets up to 30 that three numbers can make; no numbers occur in two splits."""
+    states = list(combinations_with_replacement(range(1, LARGEST + 1), 3))
+    Random(3).shuffle(states)
+    parts = {"val": slice(SHORT_HELD_OUT), "test": slice(SHORT_HELD_OUT, 2 * SHORT_HELD_OUT)}
+    found: dict[str, Sequence[str]] = {}
+    for split, part in {"train": slice(2 * SHORT_HELD_OUT, None), **parts}.items():
+        made = [(state, target) for state in states[part] for target in sorted(reachable_numbers(state))]
+        problems = [format_countdown(state, target) for state, target in made if target in SHORT_TARGETS]
+        Random(2).shuffle(problems)
+        found[split] = problems
+    return found
 
 
 def generate_games() -> dict[str, Sequence[str]]:
@@ -314,6 +336,7 @@ def _all_multisets() -> list[State]:
 SETS = {
     "addition": ("addition", generate_sums),
     "countdown": ("countdown", generate_countdowns),
+    "countdown3": ("countdown", generate_short_countdowns),
     "game24": ("countdown", generate_games),
 }
 PROBLEM_OPENERS = dict.fromkeys(SETS, open_problems)

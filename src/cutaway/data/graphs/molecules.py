@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ...core.errors import DataError, Problem, SettingError, shorten_repr
+from ...core.errors import DataError, Problem, shorten_repr
+from ...core.extras import require
 from ..findings import leave_out
 from ..tables.column_roles import find_column
 from ..tables.delimited import Form
@@ -143,13 +144,7 @@ def _table(rows: Sequence[tuple[str, ...]], columns: Sequence[str], form: Form) 
 
 def _rdkit() -> Any:
     """Import RDKit's Chem module. Raises SettingError if it is not installed."""
-    try:
-        from rdkit import Chem
-    except ImportError as error:
-        raise SettingError(
-            f"smiles=COLUMN needs RDKit, which is not here ({error}): pip install 'cutaway[molecules]'."
-        ) from error
-    return Chem
+    return require("rdkit.Chem", "smiles=COLUMN")
 
 
 @contextmanager

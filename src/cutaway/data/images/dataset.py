@@ -24,7 +24,18 @@ from torch import Tensor
 
 from ...core.errors import DataError, Problem
 from ...core.files import MEBIBYTE
-from ...core.spec import ANY_SIZE, Boxes, Episodes, GeneratedImage, ImageSizes, ImageSpec, Mask, Target, Unlabelled
+from ...core.spec import (
+    ANY_SIZE,
+    Boxes,
+    Episodes,
+    GeneratedImage,
+    ImageSizes,
+    ImageSpec,
+    ImageTokens,
+    Mask,
+    Target,
+    Unlabelled,
+)
 from ..build import DatasetBuilder, DataSource, DuplicateKeys, ExampleClasses
 from ..dataset_base import Batch, DataSet, Split, TensorSplit
 from ..episodes import EpisodeSplit, split_by_class, to_episodes
@@ -54,6 +65,7 @@ from .image_files import (
     unusable_images_error,
 )
 from .segmentation import MaskPreprocessing, MaskSplit, decode_mask_splits, stream_mask_split
+from .tokens import TokenSplit, fit_tokens
 from .transforms import (
     SHARDED,
     FileSplit,
@@ -66,7 +78,6 @@ from .transforms import (
     fit_preprocessing,
     map_in_threads,
     scale_for_generation,
-    with_noise,
 )
 
 
@@ -129,7 +140,7 @@ def _folder(path: Path, settings: DataSettings, needs_classes: bool, apart: bool
 
 def find_damaged(split: Split, progress: Progress | None = None) -> list[Problem]:
     """Return a problem for every file of a split that cannot be decoded. In-memory images were decoded before."""
-    read = split.images if isinstance(split, NoisyImageSplit) else split
+    read = split.images if isinstance(split, NoisyImageSplit | TokenSplit) else split
     read = split.examples if isinstance(split, EpisodeSplit) else read
     damaged: Callable[[Progress | None], list[Problem]] | None = getattr(read, "damaged", None)
     return damaged(progress) if damaged is not None else []
@@ -344,15 +355,14 @@ def stream_splits(
 ) -> dict[str, Split]:
     """Return splits that read their files in every epoch."""
     return {
-        split: with_noise(
+        split: preprocessing.add_inputs(
             FileSplit(
                 select_items(found.files, rows),
                 torch.from_numpy(labels[rows]),
                 preprocessing,
                 select_items(found.names, rows),
                 workers,
-            ),
-            preprocessing.spec.target,
+            )
         )
         for split, rows in indices.items()
     }
@@ -412,10 +422,17 @@ def prepare_in_memory(
     """
     images = ImageArrays(pixels, names)
     read = images.sample(indices, learned, settings, sizes)
-    preprocessing = scale_for_generation(fit_preprocessing(read.spec, read.training, settings.resize, read.own_size))
+    preprocessing = _fit(read, settings)
     splits = images.splits(labels, indices, preprocessing)
     keys = images.duplicate_keys()
     return preprocessing, splits, [read.enlarged, duplicate_warning(keys.keys, indices, keys.name, "images")]
+
+
+def _fit(sample: ImageSample, settings: DataSettings) -> ImagePreprocessing:
+    """Fit the preprocessing on training images; generative models get another scale, or a palette of tokens."""
+    if isinstance(sample.spec.target, ImageTokens):
+        return fit_tokens(sample.spec, list(sample.training), settings, sample.own_size)
+    return scale_for_generation(fit_preprocessing(sample.spec, sample.training, settings.resize, sample.own_size))
 
 
 def _original_image(pixels: Pixels, i: int) -> Image.Image:
@@ -538,8 +555,8 @@ class ClassBuilder(ImageBuilder):
         return build_image_target(self.classes.names, shape, targets=self.targets, settings=self.settings)
 
     def fit_images(self, sample: ImageSample) -> ImagePreprocessing:
-        """Fit the preprocessing; generative models get another scale."""
-        return scale_for_generation(super().fit_images(sample))
+        """Fit the preprocessing; generative models get another scale, or a palette of tokens."""
+        return _fit(sample, self.settings)
 
     def encode_splits(self) -> dict[str, Split]:
         """Return the splits, divided into episodes if the target is one."""
@@ -732,7 +749,7 @@ def build_in_memory_splits(
         own, target = pixels[torch.from_numpy(rows)], torch.from_numpy(labels[rows])
         inputs = preprocessing.prepare(own) if once else own
         held = TensorSplit(inputs, target, [names[i] for i in rows], lambda i: image(int(rows[i])))
-        return with_noise(held if once else PixelSplit(held, preprocessing), spec.target)
+        return preprocessing.add_inputs(held if once else PixelSplit(held, preprocessing))
 
     return {name: as_split(rows) for name, rows in indices.items()}
 

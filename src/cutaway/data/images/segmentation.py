@@ -28,6 +28,7 @@ from PIL import Image
 from torch import Tensor
 
 from ...core.errors import DataError, Problem, join, shorten, shorten_repr
+from ...core.extras import require
 from ...core.files import parse_json, read_bytes, require_regular_file
 from ...core.schema import COUNT, NUMBER, Between, find_mismatch
 from ...core.spec import ImageSpec, Mask, Target
@@ -340,8 +341,7 @@ def _reject_shape(shape: Any, size: Size, where: str) -> None:
 
 def _draw_polygons(outlines: PolygonMask, name: str) -> Pixels:
     """Draw polygons as a mask (H, W)."""
-    from pycocotools import mask as coco
-
+    coco = require("pycocotools.mask", "Reading polygons of annotations.json")
     mask = np.zeros(outlines.size, np.uint8)
     for value, shape in outlines.shapes:
         try:

@@ -10,6 +10,7 @@ Data for image generation: images with the noise that training needs.
 
     noise prediction (Noise):    inputs x_0, t, ε and, if there are classes, the class;   target ε
     likelihood (Image):          inputs x_0 and ε;                                        target the class
+    tokens (ImageTokens):        see tokens.py
 
 The noise depends only on the seed and the example. It differs between epochs, is identical after a run is resumed, and
 is fixed in validation.
@@ -47,6 +48,7 @@ from ...core.spec import (
     Episodes,
     GeneratedImage,
     ImageSpec,
+    ImageTokens,
     Mask,
     Noise,
     Patches,
@@ -151,7 +153,7 @@ class ImagePreprocessing:
             raise DataError("No image was given.")
         inspect_images([source for source in found if isinstance(source, Path)])
         names = [str(s) if isinstance(s, Path | Stored) else f"image {i}" for i, s in enumerate(found)]
-        return with_noise(FileSplit(found, None, self, names), self.spec.target)
+        return self.add_inputs(FileSplit(found, None, self, names))
 
     def labelled(self, source: str | Path) -> Split:
         """Load a folder of class folders with targets, or a folder of images if there are no classes.
@@ -167,14 +169,18 @@ class ImagePreprocessing:
         assert isinstance(target, Classes | GeneratedImage | Unlabelled), "targets of images in class folders"
         if is_sharded(path):
             shards = labelled_shards(path, SHARDED, target.names).found
-            return with_noise(FileSplit(shards.files, torch.from_numpy(shards.labels), self, shards.names), target)
+            return self.add_inputs(FileSplit(shards.files, torch.from_numpy(shards.labels), self, shards.names))
         if not target.names and is_flat(path, IMAGES):
             files = list_image_files(path)
             labels, names = [0] * len(files), [file.name for file in files]
         else:
             files, labels, names = find_labelled(source, IMAGES, target.names)
         inspect_images(files)
-        return with_noise(FileSplit(files, torch.tensor(labels), self, names), target)
+        return self.add_inputs(FileSplit(files, torch.tensor(labels), self, names))
+
+    def add_inputs(self, split: Split) -> Split:
+        """Return the split with the noise that image generation needs, or the split itself for other targets."""
+        return with_noise(split, self.spec.target)
 
     def adopted(self, split: Split, theirs: Preprocessing) -> Split:
         """Convert the images and targets of another data set to this preprocessing.
@@ -448,13 +454,13 @@ TIME, NOISE = range(2)  # random streams of each example
 
 Shape = tuple[int, int, int]  # shape (C, H, W) of an image
 # Possible targets of images in class folders or with captions.
-OfImages = Classes | Tokens | specs.Image | Noise | Views | Patches | Episodes
+OfImages = Classes | Tokens | specs.Image | Noise | ImageTokens | Views | Patches | Episodes
 ImageTarget = OfImages | Mask | Boxes
 
 
 def build_image_target(
     classes: Sequence[str], shape: Shape, targets: tuple[type, ...], settings: DataSettings
-) -> Classes | specs.Image | Noise | Views | Patches | Episodes:
+) -> Classes | specs.Image | Noise | ImageTokens | Views | Patches | Episodes:
     """Return the training target of images (C, H, W).
 
     The target is the class, unless `targets` request image generation, contrastive views, masked patches or episodes
@@ -469,7 +475,10 @@ def build_image_target(
         return Patches(tuple(classes))
     if Episodes in targets:
         return Episodes(settings.ways, settings.shots, settings.queries)
-    for target in (specs.Image, Noise):
+    if ImageTokens in targets:
+        for key in ("mixup", "cutout", "flip", "crop", "color_jitter"):
+            reject_changed(settings, (key,), "varies images, and here each image is a fixed sequence of tokens")
+    for target in (specs.Image, Noise, ImageTokens):
         if target in targets:
             reject_changed(settings, ("mixup",), "blends images and their classes, and here images are to be drawn")
             return target(tuple(classes), int(np.prod(shape)))
@@ -545,6 +554,11 @@ class ArrayPreprocessing:
     @classmethod
     def fitted(cls, spec: ImageSpec, images: Levels, fit: str) -> ArrayPreprocessing:
         """Fit the preprocessing on training images at their original size."""
+        if isinstance(spec.target, ImageTokens):
+            raise DataError(
+                "Image tokens are made of images with 256 levels, and these are arrays of other numbers.",
+                fix="Give images, or arrays of uint8 (n, height, width).",
+            )
         own, size = (images.shape[2], images.shape[3]), (spec.height, spec.width)
         low, high = float(images.min()), float(images.max())
         mean, std = images.mean((0, 2, 3), dtype=np.float64), images.std((0, 2, 3), dtype=np.float64)

@@ -464,7 +464,8 @@ def keep_long_series(found: Sequence[Series], needed: int, title: str, missing: 
 def compute_scale(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Compute mean and standard deviation of each variable of (T, F), ignoring NaN.
 
-    A constant variable, with a standard deviation of 0 up to rounding, is centered but not scaled.
+    A constant variable, with a standard deviation of 0 up to rounding, is scaled by 1 % of its absolute value, so that
+    a network whose outputs are near 0 forecasts that value in any unit; a variable of zeros is not scaled.
     """
     mean, std = np.nanmean(values, 0), np.nanstd(values, 0)
-    return mean, np.where(std > 1e-12 * np.abs(mean), std, 1.0)
+    return mean, np.where(std > 1e-12 * np.abs(mean), std, np.where(mean == 0, 1.0, 0.01 * np.abs(mean)))

@@ -30,6 +30,7 @@ import numpy.typing as npt
 from PIL import Image, ImageChops, ImageDraw, ImageOps
 from PIL.ExifTags import Base
 
+from ...core.extras import require
 from ..datasets.digit_scenes import (
     CLASSES,
     SMALL,
@@ -363,7 +364,7 @@ def sounds(folder: Path, each: int = 25) -> None:
 
     They are generated with line effects: hum, hiss and a slightly wrong pitch.
     """
-    import soundfile
+    soundfile = require("soundfile", "Writing sounds/")
 
     rng = np.random.default_rng(0)
     for key, (low, high) in zip(KEYS, product(LOW, HIGH), strict=True):
@@ -378,7 +379,7 @@ def spelled(folder: Path, count: int = 300) -> None:
 
     The keys of a number are dialled one after another on the same line.
     """
-    import soundfile
+    soundfile = require("soundfile", "Writing spelled/")
 
     rng = np.random.default_rng(0)
     tones = dict(zip(KEYS, product(LOW, HIGH), strict=True))
@@ -429,7 +430,7 @@ def videos(folder: Path, each: int = 80) -> None:
 
 def _film(path: Path, frames: Bytes) -> None:
     """Write grey frames (T, H, W) as a lossless video file."""
-    import av
+    av = require("av", "Writing videos/")
 
     stream: Any
     with av.open(str(path), "w", options={"fflags": "+bitexact"}) as container:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from ...core.errors import DataError, Problem
+from ...core.extras import require
 from ...core.files import exists, open_regular, read_bytes, require_regular_file
 from ..findings import REPAIR
 from ..folders import IMAGES, VIDEOS, list_entries
@@ -293,7 +294,7 @@ def _from_file(path: Path | Stored, count: int, wanted: int, fit: Fit, channels:
 @contextlib.contextmanager
 def _open_container(path: Path | Stored) -> Iterator[tuple[Any, Any]]:
     """Open a container and its first video stream. Raises DataError, with a Problem, for any FFmpeg error."""
-    import av  # imported here because it loads the FFmpeg libraries
+    av = require("av", "Reading videos")  # imported here because it loads the FFmpeg libraries
 
     try:
         container = av.open(io.BytesIO(path.read()) if isinstance(path, Stored) else str(path))

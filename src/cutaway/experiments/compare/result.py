@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from ...core.schema import NUMBER, validate_document, write_document
+from ...core.schema import COUNT, NUMBER, Between, validate_document, write_document
 from ...statistics.comparison import ranks
 from ...statistics.intervals import Metric
 from ..experiment import Experiment, ExperimentProgress, Row, read_experiment
@@ -146,7 +146,13 @@ DOCUMENT_SCHEMA = {
     "data": [str, ...],
     "in_memory": [str],  # names of data that were given in Python
     "given": dict,
-    "compare": dict,
+    "compare": {
+        "seeds": Between(1, 2**31 - 1),
+        "trials": COUNT,
+        "macs": NUMBER | None,
+        "jobs": int | None,
+        "baselines": bool,
+    },
     "threads": int,
     "status": str,
     "cutaway": str,

@@ -44,6 +44,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...core.errors import ModelError, UnknownName
+from ...core.extras import require
 from ...models.base import as_base_model
 from ...nn.attention import Attention, recording
 from .explained_output import Entry
@@ -56,7 +57,7 @@ TOLERANCE = 0.05
 
 def gradient(entry: Entry, ask: MethodSettings) -> AttributionMap:
     """Compute ∂F/∂x with its sign; for the tokens of a text, its norm."""
-    from captum.attr import Saliency
+    Saliency = require("captum.attr", "Attribution").Saliency
 
     found = Saliency(entry.score).attribute(_leaf(entry), abs=False, additional_forward_args=entry.rows).detach()
     values, beside = entry.laid(found, "norm" if entry.calls else "largest")
@@ -65,7 +66,7 @@ def gradient(entry: Entry, ask: MethodSettings) -> AttributionMap:
 
 def input_x_gradient(entry: Entry, ask: MethodSettings) -> AttributionMap:
     """Compute x ∂F/∂x, summed over channels and over the features of an embedding."""
-    from captum.attr import InputXGradient
+    InputXGradient = require("captum.attr", "Attribution").InputXGradient
 
     found = InputXGradient(entry.score).attribute(_leaf(entry), additional_forward_args=entry.rows).detach()
     return AttributionMap(*_summed(entry, found), based=False)
@@ -73,7 +74,7 @@ def input_x_gradient(entry: Entry, ask: MethodSettings) -> AttributionMap:
 
 def integrated_gradients(entry: Entry, ask: MethodSettings) -> AttributionMap:
     """Compute the mean gradient on the path from the baseline, times the difference to the baseline."""
-    from captum.attr import IntegratedGradients
+    IntegratedGradients = require("captum.attr", "Attribution").IntegratedGradients
 
     method = IntegratedGradients(entry.score)
     with torch.no_grad():
@@ -116,7 +117,7 @@ def grad_cam(entry: Entry, ask: MethodSettings) -> AttributionMap:
 
     Raises ModelError if the model has no maps, UnknownName for an unknown layer.
     """
-    from captum.attr import LayerGradCam
+    LayerGradCam = require("captum.attr", "Attribution").LayerGradCam
 
     name = ask.layer or last_map(entry)
     layer = dict(entry.model.named_modules()).get(name)

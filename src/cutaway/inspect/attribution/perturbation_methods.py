@@ -34,6 +34,7 @@ import torch
 from torch import Tensor, nn
 
 from ...core.errors import ModelError, SettingError
+from ...core.extras import require
 from .explained_output import Entry, explained_outputs
 from .result import AttributionMap, MethodSettings, absolute_sum, copies_per_pass, doubled
 
@@ -144,7 +145,7 @@ def occlusion(entry: Entry, ask: MethodSettings) -> AttributionMap:
 
 def _sliding(entry: Entry, window: int | None) -> Tensor:
     """Occlude one square after another, and return the decrease of the output."""
-    from captum.attr import Occlusion
+    Occlusion = require("captum.attr", "Attribution").Occlusion
 
     *frames, channels, height, width = _sizes(entry)
     least = min(height, width)
@@ -173,7 +174,7 @@ def _sizes(entry: Entry) -> tuple[int, ...]:
 
 def _one_by_one(entry: Entry) -> Tensor:
     """Occlude one part after another, and return the decrease of the output."""
-    from captum.attr import FeatureAblation
+    FeatureAblation = require("captum.attr", "Attribution").FeatureAblation
 
     mask = groups(entry, OCCLUSION_PARTS if entry.kind != "graph" else OCCLUSION_PARTS // 2).to(entry.z.device)
     result: Tensor = FeatureAblation(entry.score).attribute(
@@ -218,7 +219,7 @@ EXACT = 0.02  # tolerated gap of KernelShap
 @torch.no_grad()
 def kernel_shap(entry: Entry, ask: MethodSettings) -> AttributionMap:
     """Estimate φ by regression, for at most 64 parts. The elements of a part share its value."""
-    from captum.attr import KernelShap
+    KernelShap = require("captum.attr", "Attribution").KernelShap
 
     mask = groups(entry, SHAP_PARTS).to(entry.z.device)
     parts = int(mask.max()) + 1
@@ -251,7 +252,7 @@ def kernel_shap(entry: Entry, ask: MethodSettings) -> AttributionMap:
 
 def gradient_shap(entry: Entry, ask: MethodSettings) -> AttributionMap:
     """Compute expected gradients from the background, or from the baseline without one."""
-    from captum.attr import GradientShap
+    GradientShap = require("captum.attr", "Attribution").GradientShap
 
     background = _background(entry, ask.background)  # per example, (B, …)
     rows = entry.rows

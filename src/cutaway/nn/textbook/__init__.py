@@ -1,1 +1,2 @@
-"""Explicit reference implementations of convolution, pooling, back-propagation and batch-norm folding."""
+"""Explicit reference implementations of convolution, pooling, back-propagation, automatic differentiation and
+batch-norm folding."""
