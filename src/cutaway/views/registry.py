@@ -163,9 +163,9 @@ VIEWS: dict[str, RegisteredView] = {
             "filter responds most to an input that looks like its tile; a filter over several video frames is a "
             "strip of tiles, the first frame on the left. Filters over red, green and blue are drawn in these colors "
             "around gray. Choose whether the color range is that of each tile, of the layer, or of all layers. With "
-            "`kernel=sobel`, or for a photo without a model, the tiles are the photo and what a known kernel makes of "
-            "it: the derivative from left to right is white or black at vertical edges, the derivative downwards at "
-            "horizontal ones, and their gradient magnitude is white at edges of any direction."
+            "`kernel=sobel`, or for a photo without a model, the tiles are the photo and the outputs of a known "
+            "kernel: the derivative from left to right is white or black at vertical edges, the derivative downwards "
+            "at horizontal ones, and their gradient magnitude is white at edges of any direction."
         ),
         misleads=(
             "Only the first layer reads the image itself: a later filter reads feature maps of other filters, and "
@@ -190,7 +190,7 @@ VIEWS: dict[str, RegisteredView] = {
         says="feature maps: the output of each channel of a layer for one example",
         read=(
             "Red, green and blue of a color image come first, each as a gray tile: brighter is more of that color. "
-            "Then a layer is shown, beside the input image; every other tile is one channel of the layer: purple where "
+            "Then a layer is shown, after the input image; every other tile is one channel of the layer: purple where "
             "it is above zero, green below, gray at zero. Channels are sorted by their mean absolute value; the number "
             "is the index of the channel. Deeper layers have fewer positions and more abstract features. For a vision "
             "transformer, the tiles are the principal components of its tokens, arranged like the patches."
