@@ -31,8 +31,8 @@ Where the shape changes, shortcut A takes every second pixel of the input and pa
 convolution with normalization.
 
 With order=pre (v2), normalization and ReLU come before each convolution, and nothing comes after the sum (equation 4 of
-the second paper). While the shape stays the same, the output of a block is the input of an earlier one plus what the
-blocks in between add, and the gradient of the loss L has the same form (equation 5):
+the second paper). While the shape stays the same, the output of a block is the input of an earlier one plus the
+sum of all F in between, and the gradient of the loss L has the same form (equation 5):
 
     x_L = x_l + Σ F(x_i, W_i)         ∂L/∂x_l = ∂L/∂x_L (1 + ∂/∂x_l Σ F(x_i, W_i))         sums over i = l, …, L − 1
 
@@ -196,7 +196,7 @@ class PreActivationBlock(nn.Module):
         return x if self.bn1 is None else F.relu(self.bn1(x), inplace=True)
 
     def shortcut_path(self, x: Tensor, a: Tensor | None = None) -> Tensor:
-        """Return what is added to F: x itself, or W_s a where shapes change. `a` is computed if it is not given."""
+        """Return the term added to F: x, or W_s a where shapes change. `a` is computed if it is not given."""
         same = isinstance(self.downsample, nn.Identity)
         if not same and a is None:
             a = self.activate(x)

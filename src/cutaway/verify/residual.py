@@ -161,8 +161,8 @@ def flat_resnet(config: resnet.Config) -> Oracle:
 class FlatPreActivationResNet(FlatLayers):
     """Pre-activation network as two flat lists, in the order of use.
 
-    The stream of a stage is not passed from block to block: it is computed anew for each block, as the first one plus
-    the sum of what all blocks before it have added (equation 4 of the paper).
+    The stream of a stage is not passed from block to block: it is computed again for each block, as the first one plus
+    the sum of F over all blocks before it (equation 4 of the paper).
     """
 
     def __init__(self, config: resnet.Config) -> None:
