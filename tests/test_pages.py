@@ -41,7 +41,7 @@ PAGES = {page: sections(page) for page in ("own_models", "pytorch")}
 
 
 def test_the_pages_have_all_that_they_promise() -> None:
-    assert len(PAGES["own_models"]) == 1 + 15 + 1
+    assert len(PAGES["own_models"]) == 1 + 16 + 1
     assert len(PAGES["pytorch"]) == 3
 
 

@@ -254,7 +254,7 @@ def adapt_module(module: nn.Module, spec: Spec | None, channels_last: bool = Fal
             plans[len(inputs)] = bind_arguments(own.forward, len(inputs), spec)
         args, named = plans[len(inputs)]
         if not channels_last:
-            inputs = tuple(x.contiguous() if isinstance(x, Tensor) else x for x in inputs)
+            inputs = tuple(_to_contiguous(x) if isinstance(x, Tensor) else x for x in inputs)
         try:
             given = own.forward(self, *(inputs[i] for i in args), **{name: inputs[i] for name, i in named.items()})
         except RuntimeError as error:
@@ -271,6 +271,16 @@ def adapt_module(module: nn.Module, spec: Spec | None, channels_last: bool = Fal
     made: nn.Module = object.__new__(twin)
     made.__dict__ = module.__dict__
     return made
+
+
+def _to_contiguous(x: Tensor) -> Tensor:
+    """Return a contiguous tensor whose strides are the default ones.
+
+    Gray images in the channels-last format are contiguous already, but by their strides, convolutions return channels
+    last.
+    """
+    x = x.contiguous()
+    return x.flatten().view(x.shape) if x.ndim > 3 and x.shape[-3] == 1 else x
 
 
 def is_adapted(module: nn.Module) -> bool:

@@ -126,6 +126,14 @@ CARD = Card(
             paper="blocks of attention with one head within a ResNet for video, BN after them",
             here="one layer of four heads after three convolutions; LN before it, as in today's Transformers",
         ),
+        Divergence(
+            "network of this name",
+            paper="none",
+            here="three convolutions with normalization; LN before the attention, whose output is added to its input",
+            common="in courses two convolutions of 64 and 128 channels without normalization, then "
+            "nn.MultiheadAttention without LN and without the sum: 142 986 parameters, from which these sizes are "
+            "reconstructed (docs/own_models.md)",
+        ),
     ),
     settings={
         "cnn-attention": {

@@ -177,6 +177,14 @@ CARD = Card(
             "the mean of the logits of all states",
         ),
         Divergence("biases", paper="one per gate", here="two per gate, which are added, as in PyTorch"),
+        Divergence(
+            "network of this name",
+            paper="LRCN",
+            here="three convolutions with normalization, 3×3 cells, no dense layer before the LSTM of 128 units",
+            common="in courses two convolutions of 32 and 64 channels without normalization, the mean over the map, a "
+            "dense layer of 128 units and an LSTM of 64: 78 026 parameters, from which these sizes are reconstructed "
+            "(docs/own_models.md); the mean loses the direction of motion",
+        ),
     ),
     settings={"cnn-lstm": {"optimizer": "adamw", "lr": 2e-3, "epochs": 8, "batch_size": 32}},
 )

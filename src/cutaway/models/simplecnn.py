@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from ..core.errors import check_value
 from ..core.spec import ImageSpec
 from .base import BaseModel, validate_image_size
-from .card import Card, Published
+from .card import Card, Divergence, Published
 from .config import ValidatedConfig, positive
 
 GRID = 4  # cells of the last feature maps, in height and width
@@ -98,5 +98,15 @@ CARD = Card(
     equation="a = ReLU(BN(W ∗ x)); logits = W₃ vec(pool(a)) + b",
     oracle="torch.nn.Sequential, built by hand",
     published={"simplecnn": Published(29_738, 22_423_552, (3, 64, 64), "computed from the definition above")},
+    divergences=(
+        Divergence(
+            "network of this name",
+            paper="none",
+            here="32 and 64 channels, pooling after the first convolution, a grid of 4×4 cells for every image size",
+            common="in courses 16 and 32 channels with biases, one pooling after the second convolution, and a linear "
+            "layer of all 32·16·16 values of a 32×32 image: 87 114 parameters, from which these sizes are "
+            "reconstructed (docs/own_models.md)",
+        ),
+    ),
     settings={"simplecnn": {"optimizer": "adamw", "lr": 2e-3, "epochs": 15, "batch_size": 64}},
 )
