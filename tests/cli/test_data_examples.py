@@ -17,6 +17,7 @@ from PIL import Image
 
 from cutaway.core.config import build
 from cutaway.core.spec import Classes, ImageSpec
+from cutaway.data.in_memory.source import to_source
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.data.synthetic import EXAMPLES, write_example
@@ -28,7 +29,7 @@ Cli = Callable[..., Answer]
 
 
 def page_of(source: Any, count: int = 8, seed: int = 0, **settings: Any) -> dict[str, Any]:
-    data = open_data(str(source), build(DataSettings, settings))
+    data = open_data(str(source) if isinstance(source, Path) else source, build(DataSettings, settings))
     page: dict[str, Any] = json.loads(json.dumps(examples_page(data, count, seed), allow_nan=False))
     return page
 
@@ -144,7 +145,8 @@ def test_a_waveform_has_the_range_of_its_samples() -> None:
 
 
 def test_signals_are_curves_and_many_classes_are_thinned() -> None:
-    found = drawings(page_of("mnist1d", count=3))
+    signals = np.random.default_rng(0).normal(size=(100, 40, 1)).astype(np.float32)
+    found = drawings(page_of(to_source((signals, np.arange(100) % 10))[0], count=3))
     assert [drawing["kind"] for drawing in found] == ["lines"] * 10
     assert all(len(drawing["series"]) == 3 for drawing in found)
 

@@ -29,7 +29,7 @@ def test_one_line_a_model_by_family(cli: Cli) -> None:
     assert lines.index("Graph networks (--family graph)") + 1 == next(
         i for i, line in enumerate(lines) if line.startswith("gae ")
     )
-    assert lines[-1].startswith(f"{len(presets())} models: 5 dense, ")
+    assert lines[-1].startswith(f"{len(presets())} models: 6 dense, ")
     line = next(line for line in lines if line.startswith("resnet18 "))
     assert "11\u202f689\u202f512" in line
     assert "He 2015: Deep residual learning for image recognition" in line

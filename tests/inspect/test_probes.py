@@ -17,7 +17,7 @@ from tests.small import DIFFERENT, meta, of_family, small
 
 LISTENERS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 ADDITIVE = ("seq2seq-gru", "show-attend-tell")  # vᵀ tanh(q + k), a query at a time
-ATTENDING = [*of_family("transformer"), "cnn-attention", *ADDITIVE]
+ATTENDING = [*of_family("transformer"), "cnn-attention", "image-gpt", *ADDITIVE]
 
 
 def residual() -> nn.Module:

@@ -64,6 +64,7 @@ def require(module: str, purpose: str) -> Any:
         MissingPackageError: if the library is not installed, or cannot be imported.
     """
     try:
+        importlib.import_module(module.partition(".")[0])
         return importlib.import_module(module)
     except ImportError as error:
         raise MissingPackageError(missing_package_text(module, purpose, error)) from error

@@ -168,14 +168,7 @@ class LanguageThinker:
         """Extend the branches by their logits (B, V): one branch for each distinct token that the tries of a branch
         sample.
         """
-        chosen = logits.double()  # (B, V)
-        kind, ids = self.kind, self.preprocessing.ids
-        if isinstance(kind, SearchablePuzzle) and self.preprocessing.form == kind.tree:
-            # A question about the value stands in place of a line end. After the last step nothing else was learned.
-            both = chosen[:, [ids[LINE], ids[kind.question]]]
-            chosen[:, ids[LINE]] = both.logsumexp(1)
-        chosen[:, self.never] = -torch.inf
-        log_p = chosen.log_softmax(1)
+        log_p = next_token_log_probabilities(logits, self.preprocessing)  # (B, V)
         if self.temperature == 0:
             best = log_p.argmax(1).tolist()
             drawn = [Counter({token: branch.count}) for token, branch in zip(best, branches)]
@@ -223,6 +216,24 @@ class LanguageThinker:
         with eval_mode(self.model):
             logits, cache = self.model.extend(tokens, mask, cache, every=every)
         return logits.float() if logits.dtype != torch.float64 else logits, cache
+
+
+def next_token_log_probabilities(logits: Tensor, preprocessing: PuzzlePreprocessing) -> Tensor:
+    """Return log p of the next token of a step, float64, without the tokens that are in no solution.
+
+    In the form for trees, a question about the value stands in place of a line end, and nothing else was learned after
+    the last step: its probability is added to that of the line end.
+
+    Args:
+        logits: Logits, shape (B, V).
+        preprocessing: Preprocessing in the form of the solutions.
+    """
+    chosen = logits.double()
+    kind, ids = preprocessing.kind, preprocessing.ids
+    if isinstance(kind, SearchablePuzzle) and preprocessing.form == kind.tree:
+        chosen[:, ids[LINE]] = chosen[:, [ids[LINE], ids[kind.question]]].logsumexp(1)
+    chosen[:, preprocessing.never] = -torch.inf
+    return chosen.log_softmax(1)
 
 
 def thought_tokens(thought: Thought, preprocessing: PuzzlePreprocessing) -> list[int]:

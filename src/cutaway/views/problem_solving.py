@@ -24,7 +24,13 @@ from ..data.text.puzzles import END, PuzzlePreprocessing, PuzzleSplit, Searchabl
 from ..draw import charts
 from ..draw.description import Drawing, Table, View, table
 from ..draw.number_format import count, number, plural
-from ..inference.language_model_thinker import LINE, solution_form, think, thought_tokens
+from ..inference.language_model_thinker import (
+    LINE,
+    next_token_log_probabilities,
+    solution_form,
+    think,
+    thought_tokens,
+)
 from ..inference.thought_search import CHAINS, Method, SearchResult, Thought
 from ..nn.modules import eval_mode
 from ..runs.predict import reject_method
@@ -50,11 +56,11 @@ class GenerationTrace:
 
 
 def trace_text(
-    model: nn.Module, before: list[int], tokens: list[int], never: Sequence[int], *, looks: bool = True
+    model: nn.Module, before: list[int], tokens: list[int], preprocessing: PuzzlePreprocessing, *, looks: bool = True
 ) -> GenerationTrace:
     """Trace the text in one forward pass, which equals generating it token by token.
 
-    Tokens of `never` have probability 0.
+    The preprocessing is in the form of the solutions.
     """
     device = next(model.parameters()).device
     ids = torch.tensor([[*before, *tokens[:-1]]], device=device)  # (1, S)
@@ -65,11 +71,9 @@ def trace_text(
         return look.name, torch.stack([look.weights(h)[rows] for h in range(look.heads)]).cpu()  # (h, L, S)
 
     with torch.no_grad(), eval_mode(model):
-        logits = model(*inputs)[0, rows].double().cpu()  # (L, V)
-    logits[:, never] = -torch.inf
-    return GenerationTrace(
-        before, tokens, logits.log_softmax(1), dict(capture_attention(model, inputs, see)) if looks else {}
-    )
+        logits = model(*inputs)[0, rows].cpu()  # (L, V)
+    log_p = next_token_log_probabilities(logits, preprocessing)
+    return GenerationTrace(before, tokens, log_p, dict(capture_attention(model, inputs, see)) if looks else {})
 
 
 def trace_drawing(written: GenerationTrace, names: Sequence[str], maps: Sequence[str], title: str) -> Drawing:
@@ -345,7 +349,7 @@ def draw_thoughts(subject: Subject) -> View:
     preprocessing = preprocessing.in_form(solution_form(preprocessing, method))
     steps = search_steps(found, preprocessing, method)
     start = parse_index(subject.options, "thought", 0, len(steps) + 1) or None
-    opened = _select_steps(subject, steps, start, [layer] if layer else layers)
+    opened = _select_steps(subject, preprocessing, steps, start, [layer] if layer else layers)
     options = [
         {"name": step.name, "drawings": [trace_drawing(one, preprocessing.names, opened.maps, f"Step {step.number}")]}
         for step, one in zip(opened.steps, opened.written)
@@ -381,9 +385,7 @@ def search_problem(
     steps = search_steps(found, preprocessing, method)
     for step in steps:
         if step.log_p is None:
-            step.log_p = float(
-                trace_text(model, step.before, step.tokens, preprocessing.never, looks=False).own().sum()
-            )
+            step.log_p = float(trace_text(model, step.before, step.tokens, preprocessing, looks=False).own().sum())
     return found, steps, steps_drawing(found, steps, method)
 
 
@@ -409,7 +411,13 @@ def _method(subject: Subject, preprocessing: PuzzlePreprocessing) -> Method:
     return method
 
 
-def _select_steps(subject: Subject, steps: list[Step], start: int | None, layers: Sequence[str]) -> _OpenedSteps:
+def _select_steps(
+    subject: Subject,
+    preprocessing: PuzzlePreprocessing,
+    steps: list[Step],
+    start: int | None,
+    layers: Sequence[str],
+) -> _OpenedSteps:
     """Return the steps that fit on the page: those of the answer, then kept steps, then the others by value.
 
     This also sets log p of the steps of chains.
@@ -421,10 +429,9 @@ def _select_steps(subject: Subject, steps: list[Step], start: int | None, layers
     asked = "layer" in subject.options
     maps = list(layers) if heads <= HEADS or asked else []
     shown: list[tuple[Step, GenerationTrace]] = []
-    assert isinstance(subject.preprocessing, PuzzlePreprocessing)
-    room, never = NUMBERS, subject.preprocessing.never
+    room = NUMBERS
     for step in wanted:
-        written = trace_text(subject.model, step.before, step.tokens, never, looks=room > 0)
+        written = trace_text(subject.model, step.before, step.tokens, preprocessing, looks=room > 0)
         if step.log_p is None:
             step.log_p = float(written.own().sum())
         room -= num_weights(written, maps)
