@@ -221,8 +221,8 @@ class LanguageThinker:
 def next_token_log_probabilities(logits: Tensor, preprocessing: PuzzlePreprocessing) -> Tensor:
     """Return log p of the next token of a step, float64, without the tokens that are in no solution.
 
-    In the form for trees, a question about the value stands in place of a line end, and nothing else was learned after
-    the last step: its probability is added to that of the line end.
+    In the form for trees, training texts have a question about the value where a step ends, and nothing after the last
+    step: the probability of the question is added to that of the line end.
 
     Args:
         logits: Logits, shape (B, V).

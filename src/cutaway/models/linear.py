@@ -47,7 +47,7 @@ class Config(ValidatedConfig):
 
     @property
     def shares_output(self) -> bool:
-        """Whether two classes have one output, as num_classes=1 gives other models."""
+        """Return whether two classes have one output, as num_classes=1 gives other models."""
         return self.output == "sigmoid"
 
     @classmethod
