@@ -49,7 +49,7 @@ class Classes(BaseTarget):
 
     @property
     def accepts_one_logit(self) -> bool:
-        """Return whether a head may have one output, the logit of the second class against the first: with two classes."""
+        """Return whether a head may have one output, the logit of the second class of two."""
         return len(self.names) == 2
 
 
