@@ -387,6 +387,7 @@ def test_a_damaged_storage_is_named(small: Small, tmp_path: Path) -> None:
         ({"model": "mpl"}, "There is no model 'mpl'"),
         ({"space": {"lr": "3..1"}}, "lr="),
         ({"search": {"sampler": "magic"}}, "Invalid sampler=magic"),
+        ({"search": {"key": "value"}}, "search.sampler is missing"),
     ],
 )
 def test_a_damaged_description_is_named_by_file_and_key(

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -120,6 +121,32 @@ def test_under_load_a_signal_loses_no_answer(run_of: Callable[[str], Run]) -> No
     assert found[200] >= 32
     assert set(found) <= {200, 503, "refused"}, found
     assert found[503] + found["refused"] == 8
+
+
+@pytest.mark.waits
+def test_a_signal_to_the_group_while_the_model_is_loaded_ends_without_an_error(run_of: Callable[[str], Run]) -> None:
+    """As by Ctrl-C in a terminal: the process that starts the model's is stopped with the server."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [*COMMAND, str(run_of("words").folder), "--port", str(port)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
+                break
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGTERM)
+        said = process.communicate(timeout=PATIENCE)[1]
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    assert process.returncode == 0, said
+    assert "Traceback" not in said
 
 
 def pictures(count: int, side: int) -> bytes:

@@ -93,7 +93,7 @@ def test_a_cpu_is_not_asked_for_bfloat16_it_emulates() -> None:
     assert select_device("cpu", "bfloat16", None, nn.Linear(2, 2)).autocast_dtype is torch.bfloat16
 
 
-@pytest.mark.parametrize("device", ["cuda:99", "gpu", "tpu"])
+@pytest.mark.parametrize("device", ["cuda:99", "gpu", "tpu", "1" * 31, "cuda:" + "9" * 25])
 def test_a_device_that_is_not_here_is_rejected(device: str) -> None:
     with pytest.raises(SettingError, match=f"device={device} is not here"):
         select_device(device, "auto", None, nn.Linear(2, 2))

@@ -267,7 +267,7 @@ def _validate_device(device: str) -> str:
             warnings.simplefilter("ignore")
             torch.empty(0, device=device)
             known = torch.device(device).type != "meta"  # tensors without data
-    except (RuntimeError, AssertionError, NotImplementedError, TypeError):  # TypeError: no text, in a damaged run.json
+    except (RuntimeError, AssertionError, TypeError, ValueError):  # no text, or a number of 20 digits, in run.json
         known = False
     if not known:
         raise SettingError(

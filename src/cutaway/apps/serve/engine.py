@@ -117,7 +117,7 @@ class ModelProcess:
 
     def kill(self) -> None:
         """Kill the process, for the case that native code keeps it from handling the signal."""
-        if self.process is not None:
+        if self.process is not None and self.process.pid is not None:  # it has none while it starts
             self.process.kill()
 
     def close(self) -> None:
@@ -134,9 +134,15 @@ class ModelProcess:
         context = process_context(__name__)
         self.connection, its = context.Pipe()
         self.process = context.Process(target=self.target, args=(its, self.run, self.bounds, self.files), daemon=True)
-        with interrupts_blocked():
-            self.process.start()
+        try:
+            with interrupts_blocked():
+                self.process.start()
+        except (EOFError, OSError) as error:  # the process that forks it has ended, as by a signal to the whole group
+            self.process = None
+            raise ProcessEnded("The model's process could not be started. Send the request again.") from error
         its.close()  # or the pipe would stay open after the process has died
+        if self.closed:  # while it started
+            self.kill()
         try:
             _answer(self._exchange(None))
         except (CutawayError, Fault):  # the model could not be loaded

@@ -106,7 +106,7 @@ async def _serve(
 
     routes.on_read = read
     await server.serve(sockets=[listening])
-    if routes.problem is not None:
+    if routes.problem is not None and not routes.closing:  # while closing, the process was stopped on purpose
         raise routes.problem
 
 

@@ -195,7 +195,7 @@ DOCUMENT_SCHEMA = {
     "own?": {"path": str, "kinds": {...: str}},
     "space": {...: str},
     "fixed": dict,
-    "search": dict,
+    "search": {"sampler": str},
     "typed": dict,
     "trials": Between(1, 2**31 - 1),
     "metric": str,
