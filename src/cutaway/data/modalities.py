@@ -187,6 +187,7 @@ FORM_TARGETS: Mapping[str | None, type[specs.BaseTarget]] = {
     "masks": specs.Mask,
     "boxes": specs.Boxes,
     "captions": specs.Tokens,
+    "tokens": specs.ImageTokens,
     "tags": specs.Tags,
     "running": specs.NextToken,
     "masked": specs.Masked,
@@ -229,6 +230,7 @@ def preprocessing_from_json(data: Any, path: Path = Path("preprocessing.json")) 
 
 def _check_target(target: type[specs.BaseTarget], form: str | None, known: Modality) -> None:
     """Raise ValueError if the target belongs to another form of this kind of data."""
-    needed = next((own for own in known.classes if own in FORM_TARGETS and FORM_TARGETS[own] is target), None)
+    forms = {FORM_TARGETS[own]: own for own in known.classes if own in FORM_TARGETS}
+    needed = forms.get(target)
     if needed != (form if form in FORM_TARGETS else None):
         raise ValueError(f"its form is {form!r}, and its target {target.__name__} has the form {needed!r}")

@@ -116,6 +116,9 @@ def test_the_preprocessing_is_saved() -> None:
     ):
         with pytest.raises(DataError, match=said):
             preprocessing_from_json(document | {key: value})
+    del document["form"]  # it would be read as images alone
+    with pytest.raises(DataError, match="its form is None, and its target ImageTokens has the form 'tokens'"):
+        preprocessing_from_json(document)
 
 
 def test_a_folder_of_colour_images_is_tokenized(tmp_path: Path) -> None:
