@@ -17,6 +17,8 @@ from torch import nn
 
 from cutaway.nn.activations import ACTIVATIONS, activation
 
+from .pages import replace_section
+
 PAGE = Path("docs/activations.md")
 BEGIN, END = "<!-- measured by python -m benchmarks activations -->\n", "<!-- end -->\n"
 EXAMPLES, FEATURES = 512, 256
@@ -99,9 +101,7 @@ def main() -> int:
     found = measure()
     lines = [machine(), "", *table(found), "", findings(found)]
     print("\n".join(lines))
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n" + "\n".join(lines) + f"\n\n{END}{after}", encoding="utf-8")
+    replace_section(PAGE, BEGIN, END, lines)
     return 0
 
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from cutaway.nn.textbook.convolution import correlate, correlation_matrix
 
+from .pages import replace_section
 from .pairs import seconds
 
 PAGE = Path("docs/convolution.md")
@@ -155,9 +156,7 @@ def main() -> int:
         print(table(found)[-1], flush=True)
     lines = [machine(), "", *table(found), "", findings(found)]
     print(lines[-1])
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n" + "\n".join(lines) + f"\n\n{END}{after}", encoding="utf-8")
+    replace_section(PAGE, BEGIN, END, lines)
     return 0
 
 

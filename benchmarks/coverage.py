@@ -32,6 +32,8 @@ from cutaway.tasks.segmentation import SAID, Segmentation
 from cutaway.tasks.sequences import bleu, bleu_counts, bleu_metric
 from cutaway.tasks.tagging import Tagging
 
+from .pages import replace_section
+
 PAGE = Path("docs/statistics.md")
 BEGIN, END = "<!-- measured by python -m benchmarks coverage -->\n", "<!-- end of coverage -->\n"
 SIZES = (20, 50, 200)
@@ -498,9 +500,7 @@ def main(names: list[str] | None = None) -> int:
         lines.append(line)
         print(line, flush=True)
     if not names:
-        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-        _, _, after = rest.partition(END)
-        PAGE.write_text(f"{before}{BEGIN}\n" + "\n".join(lines) + f"\n\n{END}{after}", encoding="utf-8")
+        replace_section(PAGE, BEGIN, END, lines)
     return 0
 
 

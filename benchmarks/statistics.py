@@ -24,6 +24,8 @@ from scipy import special
 from cutaway.statistics.comparison import Difference, compare_rows, measure_rows
 from cutaway.statistics.intervals import LEVEL, Metric, Resamples, Values
 
+from .pages import replace_section
+
 PAGE = Path("docs/statistics.md")
 BEGIN, END = "<!-- measured by python -m benchmarks statistics -->\n", "<!-- end -->\n"
 EXAMPLES = (20, 50, 200)
@@ -177,9 +179,7 @@ def main() -> int:
     for line in rows():
         lines.append(line)
         print(line, flush=True)
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n" + "\n".join(lines) + f"\n\n{END}{after}", encoding="utf-8")
+    replace_section(PAGE, BEGIN, END, lines)
     return 0
 
 

@@ -36,9 +36,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return cutaway.train("ddpm-unet-small", "digits", out=tmp_path_factory.mktemp("drawn") / "run", **GIVEN)
 
 
+@pytest.mark.parametrize("name", ["run", "tokens"])
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    whole: Run = request.getfixturevalue(name)
+    model, given = ("ddpm-unet-small", GIVEN) if name == "run" else ("image-gpt", PIXELS)
     with monkeypatch.context() as patch:
         once = Trainer.step
 
@@ -48,10 +51,11 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(
 
         patch.setattr(Trainer, "step", step)
         with pytest.raises(Interrupted):
-            cutaway.train("ddpm-unet-small", "digits", out=tmp_path / "run", **GIVEN)
+            cutaway.train(model, "digits", out=tmp_path / "run", **given)
     resumed = cutaway.train(resume=tmp_path / "run")
-    ours, theirs = (read_tensors(one.folder / "model" / "model.safetensors")[0] for one in (run, resumed))
+    ours, theirs = (read_tensors(one.folder / "model" / "model.safetensors")[0] for one in (whole, resumed))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert resumed.preprocessing == whole.preprocessing
 
 
 @pytest.mark.parametrize("eta", [0.0, 1.0])
@@ -143,25 +147,6 @@ PIXELS: dict[str, Any] = {
 def tokens(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A model of image tokens that has seen a few digits."""
     return cutaway.train("image-gpt", "digits", out=tmp_path_factory.mktemp("tokens") / "run", **PIXELS)
-
-
-def test_a_run_of_tokens_that_was_stopped_ends_as_one_that_was_not(
-    tokens: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        once = Trainer.step
-
-        def step(self: Trainer, *args: Any) -> None:
-            once(self, *args)
-            self._stop.requested = self.state.update == 2
-
-        patch.setattr(Trainer, "step", step)
-        with pytest.raises(Interrupted):
-            cutaway.train("image-gpt", "digits", out=tmp_path / "run", **PIXELS)
-    resumed = cutaway.train(resume=tmp_path / "run")
-    ours, theirs = (read_tensors(one.folder / "model" / "model.safetensors")[0] for one in (tokens, resumed))
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    assert resumed.preprocessing == tokens.preprocessing
 
 
 def test_bits_of_images_include_the_levels_that_a_token_stands_for(tokens: Run, tmp_path: Path) -> None:
