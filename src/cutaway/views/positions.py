@@ -25,6 +25,7 @@ BEYOND = 3.0  # factor of the 99th percentile above which a value is an outlier
 ROWS, COLUMNS = 64, 64  # most positions and numbers of a table that are shown
 CURVE = 256  # most positions along a curve
 PATCHES = 196  # most patches whose similarity is drawn
+TILE_VALUES = 65_536  # most values of these drawings together
 DISTANCE = 64  # tokens on either side
 
 
@@ -202,7 +203,7 @@ def _patches(found: Positions, alike: Tensor) -> Drawing:
     """Return the cosines of each patch's position with all others: figure 7, middle, of Dosovitskiy et al. 2020."""
     assert found.grid is not None, "patches form a grid"
     rows, columns = found.grid
-    side = math.isqrt(PATCHES)
+    side = math.isqrt(max(1, min(PATCHES, TILE_VALUES // (rows * columns))))
     which = [r * columns + c for r in evenly_spaced(range(rows), side) for c in evenly_spaced(range(columns), side)]
     return charts.tiles(
         "Cosine similarity of each patch position to all"
