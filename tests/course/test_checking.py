@@ -122,7 +122,7 @@ def test_what_is_typed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("01  The neuron")
     assert main(["course", "01", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["exercises"][0]["signature"] == "fires(w, b, x)"
-    for words in (["17"], ["check"], ["01", "answers.py"], ["check", "01", "a.py", "b.py"], ["check", "²", "a.py"]):
+    for words in (["20"], ["check"], ["01", "answers.py"], ["check", "01", "a.py", "b.py"], ["check", "²", "a.py"]):
         assert main(["course", *words]) == 2
     assert "Did you mean `course check` or `course start`?" in " ".join(capsys.readouterr().err.split())
 

@@ -56,7 +56,10 @@ CHAPTERS = (
     Chapter(13, "BERT and GPT: pre-training and fine-tuning"),
     Chapter(14, "The Vision Transformer"),
     Chapter(15, "Graph neural networks"),
-    Chapter(16, "Beyond labels: self-supervision, reasoning, compression, robustness"),
+    Chapter(16, "Generative models: variational autoencoders and diffusion"),
+    Chapter(17, "Self-supervised and few-shot learning"),
+    Chapter(18, "Reasoning and search"),
+    Chapter(19, "Compression and robustness"),
 )
 
 
