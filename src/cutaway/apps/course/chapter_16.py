@@ -12,6 +12,7 @@ EXERCISES = exercise = Exercises()
 @exercise(
     "kl(mu, log_var)",
     "KL(N(mu, exp(log_var)) ‖ N(0, 1)), summed over the numbers of a code, in nats.",
+    level="easy",
 )
 def kl(answer: Answer) -> None:
     """Check the closed form."""
@@ -41,6 +42,7 @@ def kl(answer: Answer) -> None:
     "alphas_bar(betas)",
     "ᾱ_t of each step t = 1 … T, from the variances betas (T,) of the noise: (T,). ᾱ_t is the product of all 1 - β "
     "up to and including step t.",
+    level="easy",
 )
 def alphas_bar(answer: Answer) -> None:
     """Check the cumulative product."""
@@ -60,6 +62,7 @@ def alphas_bar(answer: Answer) -> None:
 @exercise(
     "denoised(xt, noise, signal)",
     "x_0, from x_t = √signal · x_0 + √(1 - signal) · noise, arrays of one shape; `signal` is ᾱ_t.",
+    level="easy",
 )
 def denoised(answer: Answer) -> None:
     """Check the solution of the equation."""
@@ -84,6 +87,7 @@ def denoised(answer: Answer) -> None:
     "The ELBO in nats, one number, of an example x (D,) under p(z) = N(0, 1), p(x|z) = N(w z + b, s² I), with "
     "q(z|x) = N(mu, sigma²): w (D,), b (D,), the others are numbers. Exact, without sampling: E(x - w z - b)² = (x "
     "- w mu - b)² + w² sigma² in each entry. Constants such as ln 2π count.",
+    level="medium",
 )
 def elbo(answer: Answer) -> None:
     """Check both terms, with the variance of the code in the reconstruction."""
@@ -112,6 +116,7 @@ def elbo(answer: Answer) -> None:
     "(mean, variance) of q(x_{t-1} | x_t, x_0), for arrays x0 and xt of one shape; `now` is ᾱ_t and `before` is "
     "ᾱ_{t-1}, so that α_t = now / before and β_t = 1 - α_t. The mean has the shape of x0, the variance is one "
     "number.",
+    level="medium",
 )
 def step_posterior(answer: Answer) -> None:
     """Check the two weights of the mean, and the variance."""
@@ -141,6 +146,7 @@ def step_posterior(answer: Answer) -> None:
     "noise_weights(betas)",
     "w_t = β_t / (2 α_t (1 - ᾱ_{t-1})) for t = 2 … T, from betas (T,): (T - 1,). With these weights of ‖ε - ε_θ‖² "
     "the loss is the bound. t = 1 is left out, since 1 - ᾱ_0 = 0.",
+    level="medium",
 )
 def noise_weights(answer: Answer) -> None:
     """Check which step each factor belongs to."""

@@ -15,6 +15,7 @@ EXERCISES = exercise = Exercises()
     "similarities(Z)",
     "The cosine similarity of each two rows of Z (n, d), the product of both rows divided by both lengths: (n, n). "
     "No row is 0.",
+    level="easy",
 )
 def similarities(answer: Answer) -> None:
     """Check the division by both lengths."""
@@ -36,6 +37,7 @@ def similarities(answer: Answer) -> None:
     "codes of the first and of the second views, rows of one index belong to one example, j is the other view of "
     "that example, s the cosine similarity of two of the 2n codes. τ may be as small as 0.001: large exponents "
     "must not overflow.",
+    level="medium",
 )
 def contrastive_loss(answer: Answer) -> None:
     """Check the negatives, the exclusion of a view itself, both directions, and overflow."""
@@ -84,6 +86,7 @@ def contrastive_loss(answer: Answer) -> None:
     "masked_error(predicted, patches, hidden)",
     "The mean squared error of the hidden patches, one number: predicted and patches are (n, d), hidden (n,) is "
     "True where a patch was hidden. At least one is hidden. Visible patches do not count.",
+    level="easy",
 )
 def masked_error(answer: Answer) -> None:
     """Check that visible patches have no part in the mean."""
@@ -107,6 +110,7 @@ def masked_error(answer: Answer) -> None:
     "class_means(H, y, ways)",
     "The prototypes (ways, d): row k is the mean of the rows of H (n, d) whose class in y (n,) is k. Classes are 0 "
     "… ways - 1, in any order, and each has at least one row, not all equally many.",
+    level="easy",
 )
 def class_means(answer: Answer) -> None:
     """Check unequal counts, and rows in any order."""
@@ -129,6 +133,7 @@ def class_means(answer: Answer) -> None:
     "The probability of each class for each query, (q, k): the softmax over the classes of minus the *squared* "
     "distances of queries Q (q, d) and prototypes C (k, d). Distances may be as large as 100: exp of all of them "
     "must not be 0.",
+    level="medium",
 )
 def probabilities(answer: Answer) -> None:
     """Check the square, the sign, the axis, and large distances."""

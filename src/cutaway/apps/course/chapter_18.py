@@ -13,6 +13,7 @@ EXERCISES = exercise = Exercises()
     "consistent(answers, likelihoods)",
     "The answer that most chains give, of those with equally many the one with the likeliest chain: answers are "
     "numbers, or None for a chain that did not end, likelihoods the log p of each chain. One at least ended.",
+    level="medium",
 )
 def consistent(answer: Answer) -> None:
     """Check the majority among finished chains."""
@@ -38,6 +39,7 @@ def consistent(answer: Answer) -> None:
     "vote(p, k)",
     "The probability that more than half of k independent chains are right, each with probability p; k is odd. The "
     "module math may be used, with an import.",
+    level="easy",
 )
 def vote(answer: Answer) -> None:
     """Check the binomial sum."""
@@ -62,6 +64,7 @@ def vote(answer: Answer) -> None:
     "pass_at(n, c, k)",
     "The unbiased estimate of pass@k from n samples of which c are right: 1 - C(n-c, k) / C(n, k), with k ≤ n; it "
     "is 1 if fewer than k samples are wrong.",
+    level="easy",
 )
 def pass_at(answer: Answer) -> None:
     """Check the draw without replacement, and c = 0 and c = n."""
@@ -82,6 +85,7 @@ def pass_at(answer: Answer) -> None:
     "there are fewer. propose(thought) returns a list of thoughts, which may be empty, and value(thought) a "
     "number. Of equal values, the earlier proposal comes first. The thoughts themselves do not stay: only their "
     "proposals.",
+    level="medium",
 )
 def next_level(answer: Answer) -> None:
     """Check the choice among the proposals of all thoughts, ties, and too few proposals."""

@@ -11,7 +11,9 @@ EXERCISES = exercise = Exercises()
 
 @exercise(
     "prune(w, fraction)",
-    "The weights w, of any shape, with round(fraction · number of weights) of them, the smallest by size, set to 0.",
+    "The weights w, of any shape, with round(fraction · number of weights) of them, the smallest by absolute "
+    "value, set to 0.",
+    level="easy",
 )
 def prune(answer: Answer) -> None:
     """Check that weights are ranked by size, without their sign."""
@@ -38,8 +40,10 @@ def prune(answer: Answer) -> None:
 
 @exercise(
     "quantize(w, bits)",
-    "(q, s) with w (O, I) ≈ s q: whole numbers q (O, I) from -(2^(bits-1) - 1) to 2^(bits-1) - 1, and the step s "
-    "(O,) of each row, by which its largest weight is the largest number.",
+    "(q, s) with w (O, I) ≈ s q: whole numbers q (O, I) from -(2^(bits-1) - 1) to 2^(bits-1) - 1, rounded to the "
+    "nearest, and the step s (O,) of each row, by which its weight of the largest absolute value is the largest "
+    "number.",
+    level="medium",
 )
 def quantize(answer: Answer) -> None:
     """Check that each row has its own step, and rounding to the nearest."""
@@ -69,8 +73,9 @@ def quantize(answer: Answer) -> None:
 
 @exercise(
     "attack(x, gradient, eps, low, high)",
-    "One step of the fast gradient sign method: from an image x, the gradient of its loss, how far, and between "
-    "which values pixels lie.",
+    "One step of the fast gradient sign method: x plus eps times the sign of the gradient of its loss, clipped to "
+    "values from low to high. Where the gradient is 0 nothing moves.",
+    level="easy",
 )
 def attack(answer: Answer) -> None:
     """Check the sign, the direction and clipping."""
@@ -102,6 +107,7 @@ def attack(answer: Answer) -> None:
     "The expected calibration error: the mean of |accuracy - mean p| over bins of equal width from 0 to 1, "
     "weighted by their examples; p (n,) is the confidence of each prediction, right (n,) is 1 where it is correct. "
     "p = 1 is in the last bin.",
+    level="medium",
 )
 def calibration(answer: Answer) -> None:
     """Check that bins are weighted by their counts, and that empty bins are left out."""
