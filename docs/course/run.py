@@ -1,8 +1,8 @@
 """Run the chapters of the course, cell by cell: python docs/course/run.py [NN ...].
 
 Each runs in a process of its own, as its notebook would, and its time is printed. The first cell that fails ends it,
-with its place on the page, and the command ends with 1. Only packages that the wheel installs can be imported, as for a
-student who has nothing else. `make site` runs the chapters too, and keeps their outputs.
+with its place on the page, and the command ends with 1. Only packages that the wheel and its extra `explain` install
+can be imported, as for a student who has nothing else. `make site` runs the chapters too, and keeps their outputs.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from importlib.metadata import packages_distributions, requires
@@ -81,17 +82,17 @@ def run(page: Path, only: Any = lambda cell: True) -> dict[str, Any]:
     return names
 
 
-def required_distributions(name: str = "cutaway") -> set[str]:
-    """Return the distributions that installing `name` without extras brings, itself included."""
+def required_distributions(name: str = "cutaway", extras: Iterable[str] = ("explain",)) -> set[str]:
+    """Return the distributions that installing `name` with these extras brings, itself included."""
     found: set[str] = set()
-    wanted = [(canonicalize_name(name), frozenset[str]())]
+    wanted = [(canonicalize_name(name), frozenset(extras))]
     seen = set(wanted)
     while wanted:
-        distribution, extras = wanted.pop()
+        distribution, asked = wanted.pop()
         found.add(distribution)
         for text in requires(distribution) or ():
             one = Requirement(text)
-            if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in {"", *extras}):
+            if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in {"", *asked}):
                 needed = canonicalize_name(one.name), frozenset(one.extras)
                 if needed not in seen:
                     seen.add(needed)
@@ -100,7 +101,7 @@ def required_distributions(name: str = "cutaway") -> set[str]:
 
 
 def hide_other_packages() -> None:
-    """Let only packages be imported that installing the wheel brings."""
+    """Let only packages be imported that installing the wheel and its extra `explain` brings."""
     brought = required_distributions()
     hidden = {
         package
