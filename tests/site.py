@@ -121,6 +121,8 @@ def sizes(site: Path, pages: list[Path]) -> Iterator[str]:
         heavy = sum(path.stat().st_size for path in {page, *loaded(page)})
         if heavy > PAGE:
             yield f"{page.relative_to(site)}: {heavy / 1e6:.2f} MB"
+    if (site / "search-index.js").stat().st_size > PAGE:
+        yield "search-index.js, which the page of the search loads once it is drawn, is too heavy"
     whole = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
     if whole > ALL:
         yield f"the site has {whole / 1e6:.1f} MB"

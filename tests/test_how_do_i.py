@@ -107,7 +107,7 @@ def test_commands_have_known_options_and_settings(question: str) -> None:
         args = build_parser(name).parse_intermixed_args(words)
         typed = [word for word in getattr(args, "words", []) if not word.startswith("@")]
         for key in parse_words(typed, 9)[1]:
-            assert key in SETTINGS or key.startswith("model.") or name in ("search", "compare", "prepare"), key
+            assert key in SETTINGS or key.startswith("model.") or name in ("search", "compare", "prepare", "plan"), key
 
 
 def test_every_environment_variable_is_listed() -> None:

@@ -121,7 +121,7 @@ def test_entries_of_a_page(extensions: Any) -> None:
     assert [tuple(entry) for entry in search.entries("p", page)] == [
         ("p", "", ("Grüße & more",), "See the page, code and a picture."),
         ("p", "a-name-of-it", ("Grüße & more", "A name_of it"), "cutaway train --out runs/a setting meaning"),
-        ("p", "data-image-size", ("Grüße & more", "A name_of it", "image_size"), "[image_size] x Height width."),
+        ("p", "data-image-size", ("Grüße & more", "A name_of it", "image_size"), "image_size x Height width."),
         ("p", "last", ("Grüße & more", "Last"), ""),
         ("p", "a.b.work", ("Grüße & more", "work"), "work(x: int) -> int Return it."),
     ]

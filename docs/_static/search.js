@@ -271,7 +271,7 @@ function openSearchPage(form) {
     else if (!pages.length) status.textContent = `Nothing found for "${query}". Try fewer or other words.`;
     else status.textContent = `${pages.length} ${pages.length === 1 ? "result" : "results"}${pages.length > SHOWN ? `, the first ${SHOWN} shown` : ""}`;
   };
-  input.value = new URLSearchParams(location.search).get("q") || "";
+  input.value ||= new URLSearchParams(location.search).get("q") || "";
   input.addEventListener("input", () => {
     history.replaceState(null, "", `?q=${encodeURIComponent(input.value)}`);
     show();
@@ -284,7 +284,10 @@ function openSearchPage(form) {
 if (typeof document !== "undefined") {
   addEventListener("DOMContentLoaded", () => {
     const form = document.getElementById("search-form");
-    if (form) openSearchPage(form);
+    if (!form) return;
+    const index = Object.assign(document.createElement("script"), { src: form.dataset.index }); // once the page is drawn
+    index.addEventListener("load", () => openSearchPage(form));
+    document.head.append(index);
   });
 }
 if (typeof module !== "undefined") module.exports = { build, search, stem, tokens };

@@ -25,6 +25,7 @@ WEIGHTS = {
     "reference/errors": 0.5,
     "reference/documents": 0.6,
     "reference/command-line": 0.7,
+    "reference/settings": 0.85,
     "reference/python": 0.7,
     "gallery": 0.6,
     "results": 0.6,
@@ -44,6 +45,7 @@ FENCE = re.compile(r" *(`{3,}|~{3,})(.*)$")
 MARKUP = (
     (re.compile(r"<!--.*?-->", re.DOTALL), " "),
     (re.compile(r"!?\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\([^)\s]*(?: \"[^\"]*\")?\)"), r"\1"),
+    (re.compile(r"\[([^\[\]]*)\]\{#[\w-]+\}"), r"\1"),
     (re.compile(r"\{#[\w-]+\}|</?[a-zA-Z][^<>]*>"), " "),
     (re.compile(r"\\([^\w\s])"), r"\1"),
     (re.compile(r"[`*]+|(?<!\w)_+|_+(?!\w)"), ""),
