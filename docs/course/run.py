@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from importlib.metadata import packages_distributions, requires
@@ -119,11 +120,11 @@ def required_distributions(name: str = "cutaway", extras: frozenset[str] = froze
     wanted = [(canonicalize_name(name), extras)]
     seen = set(wanted)
     while wanted:
-        distribution, extras = wanted.pop()
+        distribution, asked = wanted.pop()
         found.add(distribution)
         for text in requires(distribution) or ():
             one = Requirement(text)
-            if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in {"", *extras}):
+            if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in {"", *asked}):
                 needed = canonicalize_name(one.name), frozenset(one.extras)
                 if needed not in seen:
                     seen.add(needed)
