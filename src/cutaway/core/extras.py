@@ -37,6 +37,7 @@ LIBRARIES = {  # by import name
     "pycocotools": Library("pycocotools", "detection"),
     "rdkit": Library("RDKit", "molecules"),
     "sacrebleu": Library("sacreBLEU", "translation"),
+    "shtab": Library("shtab", "completion"),
     "soundfile": Library("soundfile", "audio"),
     "starlette": Library("Starlette", "serve"),
     "tensorboard": Library("TensorBoard", "tensorboard"),

@@ -1,6 +1,7 @@
 """The model registry. Every module of this package that has `PRESETS` is one model family.
 
-A new family is one new file in this package; nothing is registered by hand.
+A new family is one new file in this package; nothing is registered by hand. Other packages add families by entry points
+of the group `cutaway.models`, whose objects are such modules.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from torch import nn
 from ..core.config import as_text, parse
 from ..core.errors import ModelError, SettingError, UnknownName, join, shorten
 from ..core.memory_budget import FRACTION, reject_too_large
+from ..core.plugins import add_plugins, reject_duplicates
 from ..core.spec import Classes, Episodes, ImageSizes, ImageSpec, NextToken, Spec, Target, Unlabelled
 from .base import BaseModel
 from .card import Card, PresetCard
@@ -272,7 +274,7 @@ class Preset:
 
 @functools.cache
 def presets() -> dict[str, Preset]:
-    """Return all presets by name, in the order of the files and of their PRESETS."""
+    """Return all presets by name, in the order of the files and of their PRESETS, and then those of other packages."""
     found: dict[str, Preset] = {}
     for file in _model_files():
         for name, one in presets_in_module(file).items():
@@ -281,6 +283,18 @@ def presets() -> dict[str, Preset]:
                     f"two files have a preset {name}: {found[name].module.__name__} and {one.module.__name__}"
                 )
             found[name] = one
+
+    def add(name: str, module: Any) -> None:
+        own = _presets_of(module)
+        if not own:
+            raise ModelError(f"{name} needs PRESETS, a dictionary from names to configs.")
+        for one in own.values():
+            if not (one.takes and one.targets and one.card):  # read here, so that their errors are this plugin's
+                raise ModelError(f"{one.name} needs takes, targets and a CARD.")
+        reject_duplicates("model", own, found)
+        found.update(own)
+
+    add_plugins("cutaway.models", add)
     return found
 
 
@@ -311,7 +325,11 @@ def _model_files() -> list[str]:
 @functools.cache
 def presets_in_module(file: str) -> dict[str, Preset]:
     """Return the presets of one module; an empty dictionary if it is not a model file."""
-    module = importlib.import_module(f"{__package__}.{file}")
+    return _presets_of(importlib.import_module(f"{__package__}.{file}"))
+
+
+def _presets_of(module: ModuleType) -> dict[str, Preset]:
+    """Return the presets of a module, an empty dictionary if it has none. Raises ModelError if it is incomplete."""
     of_file = getattr(module, "PRESETS", {})
     missing = [part for part in ("Config", "Model", "CARD") if not hasattr(module, part)]
     if of_file and missing:
