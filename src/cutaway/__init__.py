@@ -15,7 +15,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .core.errors import CutawayError
+from .core.errors import CutawayError, CutawayWarning
 from .core.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -48,8 +48,9 @@ _LAZY = {
 }
 
 __all__ = [
-    "Callback", "CutawayError", "Run", "Vectors", "card", "check", "compare", "create_model", "describe", "estimators",
-    "export", "inspect", "list_models", "load", "look", "plan", "prepare", "prune", "quantize", "search", "train",
+    "Callback", "CutawayError", "CutawayWarning", "Run", "Vectors", "card", "check", "compare", "create_model",
+    "describe", "estimators", "export", "inspect", "list_models", "load", "look", "plan", "prepare", "prune",
+    "quantize", "search", "train",
 ]  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from .checkpoints.hub import resolve_path
 from .checkpoints.huggingface.folders import is_folder
 from .checkpoints.saving import CONFIG
 from .core.config import build, field_names
-from .core.errors import DataError, FileError, SettingError, UnknownName, shorten
+from .core.errors import CutawayWarning, DataError, FileError, SettingError, UnknownName, shorten
 from .core.files import as_path, open_regular, reject_overwriting, write_text
 from .data.in_memory.source import to_source
 from .data.open_data import NAMED, infer_kind
@@ -35,7 +35,7 @@ from .nn.modules import eval_mode
 from .reports.run_report import write_layers_and_report
 from .runs.run import Run
 from .runs.train import train_model
-from .training.callbacks import Callback
+from .training.callbacks import Callback, Progress
 from .views.inspect_page import build_page as describe_page
 from .views.network import describe as describe
 from .views.subject import Subject, open_subject
@@ -60,6 +60,7 @@ def train(
     resume: str | Path | Run | None = None,
     overwrite: bool = False,
     callbacks: Sequence[Callback] = (),
+    verbose: bool = True,
     **settings: Any,
 ) -> Run:
     """Train a model, write the run's folder and its report, and return the run.
@@ -84,6 +85,7 @@ def train(
         overwrite: Replace the files of a run that exists in `out`.
         callbacks: Objects of subclasses of `cutaway.Callback`, whose methods are called during training. To resume a
             run whose callbacks have a state, pass the same callbacks again.
+        verbose: Show progress and notes. Otherwise nothing is printed.
         **settings: Settings as listed by `cutaway train --help all`. Model settings are passed as
             `**{"model.hidden_dims": (64, 64)}`.
 
@@ -94,6 +96,7 @@ def train(
         CutawayError: For errors that the user can fix.
         KeyboardInterrupt: If training is stopped. The checkpoint is written first.
     """
+    progress = Progress(shown=_is_shown(verbose) and rank() == 0)
     source, fractions = to_source(data, val, test)
     if isinstance(resume, Run):
         model = copy_custom_module(resume.module) if model is None and resume.module is not None else model
@@ -104,6 +107,7 @@ def train(
         {**settings, **fractions},
         out=_folder(out),
         resume=resume,
+        progress=progress,
         overwrite=overwrite,
         callbacks=callbacks,
     )
@@ -122,6 +126,7 @@ def search(
     space: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     resume: str | Path | None = None,
+    verbose: bool = True,
     **settings: Any,
 ) -> Search:
     """Search for good settings of a model, choose the best by the validation split, and return the result.
@@ -141,6 +146,7 @@ def search(
             in `settings`.
         out: Folder of the search. It may already hold the same search.
         resume: Search to resume: one that was killed, or one that other processes are working on.
+        verbose: Show progress and notes. Otherwise nothing is printed.
         **settings: Settings as listed by `cutaway search --help`, and fixed settings of `train`.
 
     Returns:
@@ -151,10 +157,13 @@ def search(
         KeyboardInterrupt: If the search is stopped. Finished trials are kept.
     """
     require_optuna()
+    from .experiments.search.result import SearchProgress
     from .experiments.search.study import search as run_search
 
+    progress = SearchProgress(shown=_is_shown(verbose))
     source, fractions = to_source(data, val, test)
-    return run_search(model, source, {**settings, **fractions}, space=space, out=_folder(out), resume=resume)
+    given = {**settings, **fractions}
+    return run_search(model, source, given, space=space, out=_folder(out), resume=resume, progress=progress)
 
 
 def compare(
@@ -165,6 +174,7 @@ def compare(
     test: Any = None,
     out: str | Path | None = None,
     resume: str | Path | None = None,
+    verbose: bool = True,
     **settings: Any,
 ) -> Comparison:
     """Train models on the same data with several seeds, and test which one is significantly better.
@@ -184,6 +194,7 @@ def compare(
         test: As for `train`.
         out: Folder of the comparison. It may already hold the same comparison.
         resume: Comparison to resume. Finished trainings are kept.
+        verbose: Show progress and notes. Otherwise nothing is printed.
         **settings: Settings as listed by `cutaway compare --help` and settings of `train`, the same for all models.
 
     Returns:
@@ -193,14 +204,17 @@ def compare(
         CutawayError: For errors that the user can fix.
         KeyboardInterrupt: If the comparison is stopped.
     """
+    from .experiments.compare.result import CompareProgress
     from .experiments.compare.runner import compare as run_comparison
 
+    progress = CompareProgress(shown=_is_shown(verbose))
     if isinstance(data, list | tuple) and all(isinstance(one, str | os.PathLike) for one in data):
         sources, fractions = [os.fspath(one) for one in data], to_source(None, val, test)[1]
     else:
         source, fractions = to_source(data, val, test)
         sources = _split_names(source) if isinstance(source, str) else [] if source is None else [source]
-    return run_comparison(_split_names(models), sources, {**settings, **fractions}, out=_folder(out), resume=resume)
+    given = {**settings, **fractions}
+    return run_comparison(_split_names(models), sources, given, out=_folder(out), resume=resume, progress=progress)
 
 
 def _split_names(names: str | Sequence[Any]) -> list[Any]:
@@ -270,6 +284,13 @@ def check(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = Non
 
     source, fractions = to_source(data, val, test)
     return run_check(model, source, {**settings, **fractions})
+
+
+def _is_shown(verbose: bool) -> bool:
+    """Return `verbose`. Raises SettingError if it is neither True nor False."""
+    if not isinstance(verbose, bool):
+        raise SettingError(f"Invalid verbose={shorten(verbose)}: must be True or False.")
+    return verbose
 
 
 def _folder(out: str | Path | None) -> Path | None:
@@ -426,7 +447,7 @@ def load(path: str | os.PathLike[str], model: str | nn.Module | type[nn.Module] 
     if model is not None or is_folder(path) or is_diffusers(path):
         found, _, notes = open_model(path, model)
         for sentence in notes:
-            warnings.warn(f"{path}: {sentence}", stacklevel=2)
+            warnings.warn(f"{path}: {sentence}", CutawayWarning, stacklevel=2)
         return found
     if is_exported(path):
         return ExportedRun(path)

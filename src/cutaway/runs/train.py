@@ -8,7 +8,6 @@ import json
 import math
 import os
 import platform
-import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -27,6 +26,7 @@ from ..checkpoints.saving import save_model
 from ..core.config import as_text, shell_command
 from ..core.errors import FileError, LostProcess, SettingError, printable
 from ..core.files import RUN, is_unmoved, write_json
+from ..core.log import log
 from ..core.spec import Unlabelled
 from ..core.version import __version__
 from ..data.dataset_base import IN_MEMORY, DataSet
@@ -149,6 +149,7 @@ def train_model(
             "out": None if out is None else str(out),
             "resume": None if resume is None else str(resume),
             "overwrite": overwrite,
+            "shown": progress is None or progress.shown,
         }
         return Run(launch(WORKER, asked, name, several.processes, several.max_restarts))
     except LostProcess as lost:
@@ -217,7 +218,7 @@ def _train_in_process(
                 for sentence in (
                     ready.data.findings if progress is None or progress.shown else ()
                 ):  # before training starts
-                    print(printable(f"Found in the data: {sentence}"), file=sys.stderr, flush=True)
+                    log(printable(f"Found in the data: {sentence}"))
                 return folder
 
             folder = rank_zero_only(create_folder)
