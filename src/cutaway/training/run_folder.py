@@ -338,6 +338,7 @@ RUN_SCHEMA = {
     "versions": {...: str},
     "machine": {"device": str, "threads?": int, "cores?": int, ...: str | int | None},
     "notes?": [str],
+    "tracker?": {"name": str, "id": str},  # id of the run in an experiment tracker
     "status": str,
     "started": str,
     "finished?": str,
