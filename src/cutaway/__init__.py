@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from . import estimators, inspect
     from .api import check, compare, describe, export, load, look, plan, prepare, prune, quantize, search, train
     from .checkpoints.word_vectors import Vectors
+    from .core.typed_names import AnyName
     from .models.registry import card, create_model, list_models
     from .runs.run import Run
     from .training.callbacks import Callback
 
 _LAZY = {
+    "AnyName": "core.typed_names",
     "Callback": "training.callbacks",
     "card": "models.registry",
     "check": "api",
@@ -48,9 +50,9 @@ _LAZY = {
 }
 
 __all__ = [
-    "Callback", "CutawayError", "CutawayWarning", "Run", "Vectors", "card", "check", "compare", "create_model",
-    "describe", "estimators", "export", "inspect", "list_models", "load", "look", "plan", "prepare", "prune",
-    "quantize", "search", "train",
+    "AnyName", "Callback", "CutawayError", "CutawayWarning", "Run", "Vectors", "card", "check", "compare",
+    "create_model", "describe", "estimators", "export", "inspect", "list_models", "load", "look", "plan", "prepare",
+    "prune", "quantize", "search", "train",
 ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from torch import nn
 
@@ -41,6 +41,17 @@ from .views.network import describe as describe
 from .views.subject import Subject, open_subject
 
 if TYPE_CHECKING:
+    from .core.typed_names import (
+        AnyName,
+        CompareOptions,
+        PlanOptions,
+        PrepareOptions,
+        PresetName,
+        QuantizeOptions,
+        SearchOptions,
+        TrainOptions,
+        ViewName,
+    )
     from .experiments.compare.result import Comparison
     from .experiments.planner import CheckResult, Plan
     from .experiments.search.result import Search
@@ -51,7 +62,7 @@ PAGE_MARK_SEARCH_BYTES = 4096  # bytes at the start of the file that are searche
 
 
 def train(
-    model: str | nn.Module | None = None,
+    model: PresetName | AnyName | nn.Module | None = None,
     data: Any = None,
     *,
     val: Any = None,
@@ -61,7 +72,7 @@ def train(
     overwrite: bool = False,
     callbacks: Sequence[Callback] = (),
     verbose: bool = True,
-    **settings: Any,
+    **settings: Unpack[TrainOptions],
 ) -> Run:
     """Train a model, write the run's folder and its report, and return the run.
 
@@ -118,7 +129,7 @@ def train(
 
 
 def search(
-    model: str | Callable[..., nn.Module] | tuple[str, Callable[..., nn.Module]] | None = None,
+    model: PresetName | AnyName | Callable[..., nn.Module] | tuple[str, Callable[..., nn.Module]] | None = None,
     data: Any = None,
     *,
     val: Any = None,
@@ -127,7 +138,7 @@ def search(
     out: str | Path | None = None,
     resume: str | Path | None = None,
     verbose: bool = True,
-    **settings: Any,
+    **settings: Unpack[SearchOptions],
 ) -> Search:
     """Search for good settings of a model, choose the best by the validation split, and return the result.
 
@@ -167,7 +178,7 @@ def search(
 
 
 def compare(
-    models: str | Sequence[str | Callable[..., nn.Module] | tuple[str, Callable[..., nn.Module]]] = (),
+    models: str | Sequence[PresetName | AnyName | Callable[..., nn.Module] | tuple[str, Callable[..., nn.Module]]] = (),
     data: Any = (),
     *,
     val: Any = None,
@@ -175,7 +186,7 @@ def compare(
     out: str | Path | None = None,
     resume: str | Path | None = None,
     verbose: bool = True,
-    **settings: Any,
+    **settings: Unpack[CompareOptions],
 ) -> Comparison:
     """Train models on the same data with several seeds, and test which one is significantly better.
 
@@ -227,7 +238,7 @@ def prepare(
     out: str | os.PathLike[str],
     *,
     progress: Callable[[int, int], None] = lambda done, of: None,
-    **settings: Any,
+    **settings: Unpack[PrepareOptions],
 ) -> Manifest:
     """Write shards of a data set that is larger than memory, and return their manifest.
 
@@ -251,14 +262,22 @@ def prepare(
     """
     out = as_path(out, "out must be the path of a folder")
     source = Path(as_path(data, "data must be a path")).expanduser()
-    of_data = [key for key in field_names(DataSettings) if key in settings and key not in field_names(ShardSettings)]
-    kind = infer_kind(str(data), build(DataSettings, {key: settings[key] for key in of_data}))
+    given = {**settings}
+    of_data = [key for key in field_names(DataSettings) if key in given and key not in field_names(ShardSettings)]
+    kind = infer_kind(str(data), build(DataSettings, {key: given[key] for key in of_data}))
     if str(data) in NAMED:
         raise DataError(f"{data} is a named data set that fits into memory: train on it directly.")
     return prepare_data(kind, source, out, settings, progress)
 
 
-def check(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = None, **settings: Any) -> CheckResult:
+def check(
+    model: PresetName | AnyName | nn.Module,
+    data: Any,
+    *,
+    val: Any = None,
+    test: Any = None,
+    **settings: Unpack[TrainOptions],
+) -> CheckResult:
     """Check a model and its data without training: find problems in the data, and estimate time and memory.
 
         cutaway.check("mlp", (X, y)).findings  # problems of the data, one sentence each
@@ -298,7 +317,7 @@ def _folder(out: str | Path | None) -> Path | None:
     return None if out is None else as_path(out, A_FOLDER)
 
 
-def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **settings: Any) -> Run:
+def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **settings: Unpack[TrainOptions]) -> Run:
     """Prune weights or channels of a trained model while it is fine-tuned, and return the new run.
 
         small = cutaway.prune("runs/resnet20-cifar10-1", "small/", prune_channels=0.5, epochs=10)
@@ -324,7 +343,9 @@ def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **sett
     return found
 
 
-def quantize(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **settings: Any) -> Run:
+def quantize(
+    run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **settings: Unpack[QuantizeOptions]
+) -> Run:
     """Quantize the weights of a trained model to integers of 8 or 4 bits, and return the new run.
 
         small = cutaway.quantize("runs/resnet20-cifar10-1", "int8/")
@@ -376,7 +397,14 @@ def export(run: Run | str | os.PathLike[str], path: str | os.PathLike[str], *, o
     return target
 
 
-def plan(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = None, **settings: Any) -> Plan:
+def plan(
+    model: PresetName | AnyName | nn.Module,
+    data: Any,
+    *,
+    val: Any = None,
+    test: Any = None,
+    **settings: Unpack[PlanOptions],
+) -> Plan:
     """Estimate the memory, time and cost of training a model with each parallel strategy, before anything runs.
 
         found = cutaway.plan("gpt2", "book.txt", gpu="h100", gpus=8, price=2.5)
@@ -407,7 +435,7 @@ def plan(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = None
 @overload
 def load(path: str | os.PathLike[str], model: None = None) -> Any: ...
 @overload
-def load(path: str | os.PathLike[str], model: str) -> nn.Module: ...
+def load(path: str | os.PathLike[str], model: PresetName | AnyName) -> nn.Module: ...
 @overload
 def load(path: str | os.PathLike[str], model: nn.Module | type[nn.Module]) -> Run: ...
 def load(path: str | os.PathLike[str], model: str | nn.Module | type[nn.Module] | None = None) -> Run | nn.Module:
@@ -520,8 +548,8 @@ class Look:
 def look(
     what: Run | nn.Module | str | os.PathLike[str],
     *inputs: Any,
-    view: str | Sequence[str] = (),
-    model: str | None = None,
+    view: ViewName | AnyName | Sequence[ViewName | AnyName] = (),
+    model: PresetName | AnyName | None = None,
     **options: Any,
 ) -> Look:
     """Open a page of views of a model, trained or untrained.

@@ -39,6 +39,7 @@ from ..training.output_check import reject_too_long_transcripts
 from ..training.run_folder import Cell, read_evaluation, read_metrics
 from ..training.trained_run import TrainedRun
 from .predict import (
+    Prediction,
     classify_by_support,
     evaluate_episodes,
     fill_masks,
@@ -174,7 +175,7 @@ class Run(TrainedRun):
         num_beams: int | None = None,
         length_penalty: float | None = None,
         support: str | Path | None = None,
-    ) -> list[dict[str, Any]]:
+    ) -> list[Prediction]:
         """Predict new files or rows, prepared like the training split.
 
         Values that the training split did not have, such as a new category, are reported as warnings.
@@ -223,7 +224,7 @@ class Run(TrainedRun):
         if len(split):
             results = self.results(split, decodes=True, num_beams=num_beams, length_penalty=length_penalty)
         if results and (rows_of := getattr(self.task, "prediction_rows", None)) is not None:
-            found: list[dict[str, Any]] = rows_of(results.outputs, split, self.preprocessing)
+            found: list[Prediction] = rows_of(results.outputs, split, self.preprocessing)
             return found
         rows = self.task.predictions(inverse_transform(split, results.outputs)) if results else []
         for i in getattr(split, "empty", ()):
