@@ -29,6 +29,7 @@ LIBRARIES = {  # by import name
     "captum": Library("Captum", "explain"),
     "jiwer": Library("jiwer", "audio"),
     "matplotlib": Library("Matplotlib", "explain"),
+    "mlflow": Library("MLflow", "mlflow"),
     "onnx": Library("ONNX", "export"),
     "onnxruntime": Library("ONNX Runtime", "export"),
     "onnxscript": Library("ONNX Script", "export"),
@@ -44,6 +45,7 @@ LIBRARIES = {  # by import name
     "torch_pruning": Library("Torch-Pruning", "prune"),
     "umap": Library("umap-learn", "umap"),
     "uvicorn": Library("Uvicorn", "serve"),
+    "wandb": Library("Weights & Biases", "wandb"),
 }
 
 

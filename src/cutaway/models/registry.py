@@ -15,7 +15,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
@@ -27,6 +27,9 @@ from ..core.plugins import add_plugins, reject_duplicates
 from ..core.spec import Classes, Episodes, ImageSizes, ImageSpec, NextToken, Spec, Target, Unlabelled
 from .base import BaseModel
 from .card import Card, PresetCard
+
+if TYPE_CHECKING:
+    from ..core.typed_names import AnyName, PresetName
 
 # Names of Config fields before 0.7, and their names now in the different families. An error for an old name states the
 # new one, and models saved before 0.7 can be loaded. To be dropped at 1.0.
@@ -378,7 +381,7 @@ def _format_presets(found: Sequence[Preset], kind: str) -> str:
     return f"{names}, … (`cutaway list --takes {kind}` lists all of this kind)"
 
 
-def list_models(family: str | None = None, takes: str | None = None) -> list[str]:
+def list_models(family: str | None = None, takes: str | None = None) -> list[PresetName]:
     """List the names of the presets.
 
     Args:
@@ -397,13 +400,13 @@ def list_models(family: str | None = None, takes: str | None = None) -> list[str
         if given is not None and given not in known:
             raise UnknownName(what, str(given), known)
     return [
-        p.name
+        cast("PresetName", p.name)
         for p in presets().values()
         if (family is None or p.card.card.family == family) and (takes is None or takes in p.takes)
     ]
 
 
-def create_model(name: str, **settings: Any) -> nn.Module:
+def create_model(name: PresetName | AnyName, **settings: Any) -> nn.Module:
     """Create a preset with freshly initialized weights: `create_model("resnet18", num_classes=10, in_channels=1)`.
 
     The weights are initialized from torch's random state; `torch.manual_seed` makes them reproducible.
@@ -423,7 +426,7 @@ def create_model(name: str, **settings: Any) -> nn.Module:
     return found.build(found.configure(settings=settings))
 
 
-def card(name: str) -> PresetCard:
+def card(name: PresetName | AnyName) -> PresetCard:
     """Return the card of a preset: source, parameter counts, reference implementation and divergences.
 
     Args:
