@@ -286,7 +286,7 @@ cutaway inspect resnet18 --view network field          # an untrained preset
 cutaway inspect gpt2 --view attention layer=blocks.3.attention head=2
 cutaway inspect minilm/ "The spring is broken."        # a Hugging Face folder
 cutaway inspect photo.jpg --view filters kernel=sobel  # a photo without a model
-cutaway studio                                         # the interactive page
+cutaway studio                                         # the interactive page, of the extra cutaway[serve]
 ```
 
 ```python

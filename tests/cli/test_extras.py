@@ -48,8 +48,7 @@ def test_every_extra_has_its_libraries_and_all_has_every_extra() -> None:
     extras = project["optional-dependencies"]
     known: dict[str, set[str]] = {}
     for module, library in LIBRARIES.items():
-        if module != "matplotlib":  # Captum installs it
-            known.setdefault(library.extra, set()).add(DISTRIBUTIONS.get(module, module))
+        known.setdefault(library.extra, set()).add(DISTRIBUTIONS.get(module, module))
     assert known == {
         name: {one.partition(">")[0] for one in extras[name]} for name in set(extras) - {"all", "site", "test"}
     }
@@ -84,6 +83,7 @@ def test_a_library_that_is_broken_is_not_called_missing(tmp_path: Path, monkeypa
         ("pycocotools", "detection", ("train", "fcos-resnet18-small", "scenes", "image_size=32", "--out", "run")),
         ("rdkit", "molecules", ("check", "gine", "molecules.csv", "target=mass", "smiles=smiles")),
         ("tensorboard", "tensorboard", ("train", "mlp", "wine", "tensorboard=true", "epochs=1", "--out", "run")),
+        ("tensorboard", "tensorboard", ("check", "mlp", "wine", "tensorboard=true")),
         ("optuna", "search", ("search", "mlp", "wine", "trials=1")),
         ("starlette", "serve", ("serve", "run")),
         ("uvicorn", "serve", ("studio",)),

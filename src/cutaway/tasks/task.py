@@ -54,7 +54,7 @@ from .word_vectors import WordVectors
 HIGHER_IS_BETTER = frozenset(
     (
         *("accuracy", "balanced_accuracy", "top5_accuracy", "macro_f1", "span_f1", "span_precision", "span_recall"),
-        *("knn_accuracy", "r2", "bleu"),
+        *("knn_accuracy", "r2", "bleu", "rouge_1", "rouge_2", "rouge_l"),
         *("average_accuracy", "backward_transfer"),
         *("mean_iou", "pixel_accuracy"),
         *("map", "map_50", "map_75"),

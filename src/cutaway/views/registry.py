@@ -376,13 +376,15 @@ VIEWS: dict[str, RegisteredView] = {
     "positions": RegisteredView(
         "positions.draw_positions",
         needs=("encodes_positions",),
-        says="position encoding: sinusoids, learned tables, rotary or relative position encodings",
+        says="position encoding: sinusoids, learned tables, rotary or relative position encodings, linear biases",
         read=(
             "A position table has one row for each position; the matrix of cosines shows how similar the rows are: a "
             "bright diagonal that fades evenly means that nearby positions have similar encodings. For images each "
             "small map is the similarity of one patch to all others: if learned well, it is brightest along the "
-            "patch's own row and column. Rotary encodings and relative biases have no table: the curves show how a "
-            "score changes with distance."
+            "patch's own row and column. Rotary encodings and relative or linear biases have no table: the curves show "
+            "how a score changes with distance. A linear bias (ALiBi) lowers the score by slope · distance, so each "
+            "token of distance multiplies the weight by the same factor: heads with a large slope attend to nearby "
+            "tokens only."
         ),
         misleads=(
             "The cosine of two positions is not an attention score: queries and keys are products of these rows with "

@@ -165,8 +165,10 @@ def attends_to_positions(subject: Subject) -> bool:
 
 def encodes_positions(subject: Subject) -> bool:
     """Return whether the model encodes positions."""
-    tables = as_base_model(subject.model).position_tables(1)
-    return bool(tables or find_relative_biases(subject.model) or find_rotary_attention(subject.model))
+    model = as_base_model(subject.model)
+    if model.position_tables(1) or model.position_slopes() is not None:
+        return True
+    return bool(find_relative_biases(subject.model) or find_rotary_attention(subject.model))
 
 
 def has_embeddings(subject: Subject) -> bool:

@@ -150,6 +150,7 @@ TRY = {
     "days.txt": "train gru days.txt tokenizer=words epochs=3",
     "topics.tsv": "train textcnn topics.tsv text=text target=topic",
     "dates.tsv": "train seq2seq-gru dates.tsv pairs=true",
+    "summaries.tsv": "train transformer-tiny summaries.tsv pairs=true tokenizer=bpe joint_vocab=true",
     "masks/": "train unet-small masks/",
     "captions/": "train show-attend-tell captions/ model.dropout=0",
     "sounds/": "train gru sounds/",
