@@ -341,7 +341,7 @@ cutaway inspect resnet18 --view network field          # an untrained preset
 cutaway inspect gpt2 --view attention layer=blocks.3.attention head=2
 cutaway inspect minilm/ "The spring is broken."        # a Hugging Face folder
 cutaway inspect photo.jpg --view filters kernel=sobel  # a photo without a model
-cutaway studio                                         # the interactive page
+cutaway studio                                         # the interactive page, of the extra cutaway[serve]
 ```
 
 ```python
@@ -370,8 +370,8 @@ cutaway inspect photo.jpg --view arithmetic kernel=scharr channel=1
 Photo: [danielbuechele](https://www.flickr.com/photos/danielbuechele/6061409035/), CC BY 2.0.
 
 A page shows the data before a model is trained. It has random examples of each class with their labels: images
-as a grid, recordings as waveforms, signals as curves, and other data as rows. `--count` sets the number for each class,
-`--seed` chooses others:
+as a grid with masks, boxes or captions, recordings as waveforms, signals and forecasts as curves, and other data as
+rows. `--count` sets the number for each class, `--seed` chooses others:
 
 ```bash
 cutaway data digits --show
