@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from importlib.metadata import packages_distributions, requires

@@ -53,7 +53,7 @@ def test_every_extra_has_its_libraries_and_all_has_every_extra() -> None:
         name: {one.partition(">")[0] for one in extras[name]} for name in set(extras) - {"all", "site", "test"}
     }
     (everything,) = extras["all"]
-    assert set(everything.removeprefix("cutaway[").removesuffix("]").split(",")) == set(known)
+    assert {*everything.removeprefix("cutaway[").removesuffix("]").split(","), "mlflow", "wandb"} == set(known)
 
 
 def test_a_library_is_imported_or_named_with_its_extra(without: Any) -> None:
@@ -83,6 +83,9 @@ def test_a_library_that_is_broken_is_not_called_missing(tmp_path: Path, monkeypa
         ("pycocotools", "detection", ("train", "fcos-resnet18-small", "scenes", "image_size=32", "--out", "run")),
         ("rdkit", "molecules", ("check", "gine", "molecules.csv", "target=mass", "smiles=smiles")),
         ("tensorboard", "tensorboard", ("train", "mlp", "wine", "tensorboard=true", "epochs=1", "--out", "run")),
+        ("wandb", "wandb", ("train", "mlp", "wine", "tracker=wandb", "epochs=1", "--out", "run")),
+        ("mlflow", "mlflow", ("train", "mlp", "wine", "tracker=mlflow", "epochs=1", "--out", "run")),
+        ("tensorboard", "tensorboard", ("train", "mlp", "wine", "tracker=tensorboard", "--out", "run")),
         ("tensorboard", "tensorboard", ("check", "mlp", "wine", "tensorboard=true")),
         ("optuna", "search", ("search", "mlp", "wine", "trials=1")),
         ("starlette", "serve", ("serve", "run")),

@@ -128,7 +128,7 @@ DEMANDS = {
     (12, "smoothed"): ("right one among them",),
     (12, "noam"): ("counted from 1",),
     (12, "cached"): ("√d_k", "last row", "n may be 0", "itself"),
-    (13, "merge"): ("used up", "stays as it is"),
+    (13, "merge"): ("used up", "must not change"),
     (13, "hide"): ("a new array", "All others stay"),
     (13, "perplexity"): ("mean of -ln p",),
     (13, "bert_parameters"): ("after the embedding", "counts once", "bias for each token", "have biases"),

@@ -41,6 +41,10 @@ def _again(kind: type[CutawayError], args: tuple[Any, ...], more: dict[str, Any]
     return error
 
 
+class CutawayWarning(UserWarning):
+    """Class of all warnings, for filters such as `warnings.filterwarnings("ignore", category=CutawayWarning)`."""
+
+
 class UnknownName(CutawayError, LookupError):
     """A model, data set, setting or column that does not exist. The message holds the nearest names."""
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ..core.errors import UnknownName
+from ..core.errors import SettingError, UnknownName
+from ..core.plugins import add_plugins, reject_duplicates
 
 if TYPE_CHECKING:  # the registry is read without importing torch
     from ..draw.description import View
@@ -23,7 +24,8 @@ if TYPE_CHECKING:  # the registry is read without importing torch
 class RegisteredView:
     """A view in the registry."""
 
-    draw: str = field(kw_only=False)  # the file below this package and its function, e.g. attention.draw_attention
+    # the file below this package and its function, e.g. attention.draw_attention; of another package: module:function
+    draw: str = field(kw_only=False)
     says: str  # one line: the content of the view, for `cutaway inspect --help`
     read: str  # how to read it: a few sentences
     misleads: str  # its limitations: a few sentences
@@ -752,8 +754,12 @@ def suitable_views(subject: Subject) -> list[str]:
 
 def view_function(name: str) -> Callable[[Subject], View]:
     """Import the file of a view and return the function that draws it."""
-    file, _, function = find_view(name).draw.rpartition(".")
-    draw: Callable[[Subject], View] = getattr(import_module(f".{file}", __package__), function)
+    written = find_view(name).draw
+    module, of_plugin, function = written.partition(":")
+    if not of_plugin:
+        file, _, function = written.rpartition(".")
+        module = f"{__package__}.{file}"
+    draw: Callable[[Subject], View] = getattr(import_module(module), function)
     return draw
 
 
@@ -769,3 +775,14 @@ def view_options(names: Iterable[str]) -> dict[str, list[str]]:
         for option in find_view(name).options:
             found.setdefault(option, []).append(name)
     return found
+
+
+def _add_view(name: str, view: object) -> None:
+    """Add the view of another package: a RegisteredView whose `draw` is written module:function."""
+    if not isinstance(view, RegisteredView) or ":" not in view.draw:
+        raise SettingError("it needs a RegisteredView whose draw is written 'module:function'.")
+    reject_duplicates("view", [name], VIEWS)
+    VIEWS[name] = view
+
+
+add_plugins("cutaway.views", _add_view)

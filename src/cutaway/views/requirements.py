@@ -15,6 +15,7 @@ from ..models.base import SupportsDecoding, SupportsEncoding, SupportsImageGener
 from ..models.spiking import LeakyIntegrateAndFire
 from ..nn.low_precision import quantization_scheme
 from ..tasks.classification import Classification
+from ..training.run_folder import read_metrics
 from .model_layers import (
     attention_modules,
     convolutions,
@@ -33,7 +34,7 @@ from .model_layers import (
     head_input_function,
     patch_blocks,
 )
-from .run.documents import read_metrics, saved_moments
+from .run.documents import saved_moments
 from .subject import Subject, get_target
 
 # --- runs -------------------------------------------------------------------------------------------------------------

@@ -61,8 +61,8 @@ def distance(answer: Answer) -> None:
 @exercise(
     "correct(w, b, x, t)",
     "The weights and the bias (w, b) after one step of the perceptron rule with rate 1 on x, whose class t is 0 or "
-    "1. They stay if the neuron is right. Otherwise each moves by t - y times its input, where y is what the "
-    "neuron says and the bias's input is 1.",
+    "1. They stay if the neuron is right. Otherwise each moves by t - y times its input, where y is the "
+    "neuron's output and the bias's input is 1.",
     level="easy",
 )
 def correct(answer: Answer) -> None:

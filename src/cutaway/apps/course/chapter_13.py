@@ -15,7 +15,7 @@ EXERCISES = exercise = Exercises()
 @exercise(
     "merge(tokens, a, b)",
     "The list of tokens, strings, in which each pair a, b that stands side by side has become one token, from left "
-    "to right. A token that was joined is used up. The given list stays as it is.",
+    "to right. A token that was joined is used up. The given list must not change.",
     level="medium",
 )
 def merge(answer: Answer) -> None:

@@ -53,7 +53,7 @@ def alphas_bar(answer: Answer) -> None:
             (np.cumprod(betas), "That multiplies the variances of the noise: what stays is 1 - β."),
             (1 - np.cumsum(betas), "What stays is multiplied at each step, not subtracted."),
             (np.sqrt(right), "That is the factor of the image, the root: ᾱ is a fraction of the variance."),
-            (1 - right, "That is the variance of the noise: ᾱ is what is left of the image."),
+            (1 - right, "That is the variance of the noise: ᾱ is the image's part."),
             (np.r_[1.0, right[:-1]], "Step t counts: ᾱ_1 is 1 - β_1, not 1."),
         )
         same(answer(betas.copy()), right, f"For betas = {format_numbers(betas)}", wrong)
