@@ -1,6 +1,5 @@
 """Entry points of torch.hub: presets and trained runs of Cutaway in other projects.
 
-    model = torch.hub.load("cutaway-nn/cutaway", "create_model", "resnet18", num_classes=10)
     model = torch.hub.load("path/to/clone", "create_model", "resnet18", source="local")
 
 torch.hub adds the clone to the import path but installs nothing: `dependencies` lists what must be installed already.

@@ -94,7 +94,8 @@ def test_there_are_answers_in_the_words_of_the_field() -> None:
     assert len(ANSWERS) >= 80
     assert [heading for heading in ANSWERS if not heading.endswith("?")] == []
     assert [heading for heading, text in ANSWERS.items() if not BLOCK.search(text) and "| `" not in text] == [
-        "How do I train on a cluster, with Slurm or torchrun?"  # which needs several machines
+        "How do I train on a cluster, with Slurm or torchrun?",  # which needs several machines
+        "How do I use Docker?",
     ]
 
 

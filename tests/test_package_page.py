@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -15,8 +16,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TARGET = re.compile(r"\]\(([^)]+)\)")
 BASES = (
-    "https://github.com/cutaway-nn/cutaway/blob/main/",
-    "https://raw.githubusercontent.com/cutaway-nn/cutaway/main/",
+    "https://cutaway.example/blob/main/",
+    "https://cutaway.example/raw/main/",
 )
 
 
@@ -64,3 +65,20 @@ def test_torch_hub_creates_a_model_from_a_clone(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "torch.Size([1, 3])\nTrue" in done.stdout
+
+
+def test_the_dockerfile_copies_files_that_exist_and_installs_an_extra_that_exists() -> None:
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    copied = [path for line in re.findall(r"^COPY (.+) \S+$", text, re.MULTILINE) for path in line.split()]
+    assert {"pyproject.toml", "src", "README.md", "LICENSE", "constraints.txt"} == set(copied)
+    assert all((ROOT / path).exists() for path in copied)
+    (extra,) = re.findall(r"^ARG EXTRAS=(\w+)$", text, re.MULTILINE)
+    assert extra in PROJECT["project"]["optional-dependencies"]
+    (version,) = re.findall(r"^FROM python:(3\.\d+)-slim$", text, re.MULTILINE)
+    assert f"Programming Language :: Python :: {version}" in PROJECT["project"]["classifiers"]
+    torch = re.search(r"^torch==(\S+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    assert torch
+    assert f"{torch[1]}+cpu" in text
+    container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text(encoding="utf-8"))
+    assert container["image"].endswith(f":{version}")
+    assert re.search(r"make (\w+)$", container["postCreateCommand"])[1] == "demo"  # type: ignore[index]

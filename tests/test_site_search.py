@@ -100,7 +100,7 @@ def test_questions_that_found_nothing(extensions: Any, tmp_path: Path) -> None:
         "custom loss": "how-do-i-write-my-own-loss-function",
         "wandb": "how-do-i-log-to-wandb-mlflow-or-another-tracker",
         "class weights": "how-do-i-weight-classes",
-        "docker": "serving",
+        "docker": "how-do-i-use-docker",
         "confusoin matrix": "how-do-i-see-the-confusion-matrix",
         "use tensorbo": "how-do-i-use-tensorboard",
     }

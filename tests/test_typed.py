@@ -36,9 +36,11 @@ SETTINGS = {
 RUN = {
     "README.md": "tests/test_readme.py",
     "docs/index.md": "tests/test_readme.py",
+    "docs/how_do_i.md": "tests/test_how_do_i.py",
     "docs/own_models.md": "tests/test_pages.py",
     "docs/pytorch.md": "tests/test_pages.py",
     "docs/python.md": "tests/test_python_page.py",
+    "docs/start/pairs.md": "tests/test_readme.py",
 }
 TRAINS = "minutes to hours of training; recipes of the same commands hold what they reach (make recipes)"
 YOURS = "for files of the reader's; the pages in docs/start run the same on files that are there"
@@ -55,6 +57,7 @@ NOT_RUN = {
     "docs/convolution.md": "lines of chapter 5, which the site runs with a T of its own",
     "docs/course/index.md": YOURS,
     "docs/detection.md": TRAINS,
+    "docs/how_do_i.md": "torchrun on several machines, and Docker",
     "docs/image_generation.md": TRAINS,
     "docs/export.md": YOURS + "; tests/deploy/test_exported.py runs the Python",
     "docs/extending.md": "for who adds a model",
@@ -129,6 +132,8 @@ def test_what_is_typed_is_taken(page: str) -> None:
         if block.language == "python":
             compile(block.text, page, "exec", flags=0x2000)  # await and such may stand at the top
         for name, *words in commands(block):
+            if name == "--print-completion":
+                continue
             assert name in COMMANDS, (page, name)
             parser = build_parser(name)
             if {"-h", "--help"} & {*words}:
