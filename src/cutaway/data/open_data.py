@@ -8,7 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import DataError, UnknownName, closest_names, join
+from ..core.errors import (
+    DataMismatchError,
+    MissingFileError,
+    UnknownName,
+    UnsupportedDataError,
+    closest_names,
+    join,
+)
 from ..core.files import exists, reject_address
 from ..core.spec import ANY_SIZE, Classes, ImageSizes, Mask, Target, Value
 from .audio.audio_files import is_transcribed
@@ -121,12 +128,12 @@ def infer_kind(source: Any, settings: DataSettings, takes: Sequence[str] = ()) -
     if not exists(path):
         reject_address(str(source))
         if "," in str(source) and all(is_file(Path(one).expanduser()) for one in str(source).split(",")):
-            raise DataError(
+            raise UnsupportedDataError(
                 f"{source} are two files, and data is one file or folder.",
                 fix="Pairs of sequences, line by line, may be two files: pairs=true reads them so.",
             )
         if path.suffix or "/" in str(source):
-            raise DataError(f"There is no file or folder {str(source)!r} in {Path.cwd()}.", fix=_siblings(path))
+            raise MissingFileError(f"There is no file or folder {str(source)!r} in {Path.cwd()}.", fix=_siblings(path))
         raise UnknownName(
             "data set or path", str(source), NAMED, "`cutaway data` lists the sets; a path names your own files."
         )
@@ -142,8 +149,8 @@ def infer_kind(source: Any, settings: DataSettings, takes: Sequence[str] = ()) -
     if suffix == ".graphml":
         return "graph"
     if described := describe_file(path):
-        raise DataError(f"{path} {described[0]}.", fix=described[1])
-    raise DataError(
+        raise UnsupportedDataError(f"{path} {described[0]}.", fix=described[1])
+    raise UnsupportedDataError(
         f"{path} is a {path.suffix or 'suffix-less'} file, which is no kind of data that can be read.",
         fix=f"Tables end in {', '.join(TABLE_SUFFIXES)}, text in .txt or, tagged, in .conll, graphs in .graphml; "
         "images, audio and videos come as a folder of class folders.",
@@ -228,7 +235,7 @@ def reading_hint(source: Any, kind: str, takes: Sequence[str], targets: Targets)
     if kind == "table" and "image" in takes and isinstance(source, str | Path):
         path = Path(source).expanduser()
         if path.is_file() and (described := describe_labels(path)):
-            raise DataError(
+            raise DataMismatchError(
                 f"{path} is table data, and the model takes {join(takes, 'or')} data: {path.parent} {described[0]}.",
                 fix=described[1],
             )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import FileError, shorten, shorten_repr
+from ...core.errors import FileError, NotARunError, shorten, shorten_repr
 from ...core.files import read_bytes
 from ...draw.number_format import count
 from ...runs.run import Run
@@ -39,7 +39,7 @@ def read_documents(folder: Path) -> Documents:
         FileError: If a document is damaged or run.json is missing.
     """
     if not (folder / "run.json").is_file():
-        raise FileError(f"{folder} is not a run: it has no run.json. Give a folder that `cutaway train` wrote.")
+        raise NotARunError(f"{folder} is not a run: it has no run.json. Give a folder that `cutaway train` wrote.")
     return Documents(
         run=read_run(folder),
         metrics=read_metrics(folder / "metrics.csv"),
