@@ -41,6 +41,7 @@ demo: .venv/.installed
 	@echo
 	@echo "Cutaway is installed in .venv. The command cutaway, in this shell:  . $(BIN)/activate"
 	@echo "Then:  cutaway examples  writes data to try it with, and the README goes on from there."
+	@echo "Sound, video, serving and other kinds of work need extras:  $(BIN)/pip install -c constraints.txt -e '.[all]'"
 
 # A few cases of each test function, and none that is slow: what touches every module in minutes. While mypy has one core,
 # the tests are compiled on the other.
@@ -65,7 +66,7 @@ check: .venv/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-recipes: .venv/.installed
+recipes: .venv/.installed-test
 	$(BIN)/python -m recipes
 
 bench: .venv/.installed-test
@@ -97,7 +98,7 @@ site-check: .venv/.installed-site
 
 # The environment that the wheel is tried in sees the libraries that are here, PyTorch among them, and not this clone.
 release: .venv/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt build hatchling twine
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt build hatchling hatch-fancy-pypi-readme twine
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist .
 	$(BIN)/python -m twine check --strict dist/*

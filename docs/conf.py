@@ -39,9 +39,12 @@ extensions = [
     "extensions.notebooks",
     "extensions.pictures",
     "extensions.index",
+    "extensions.search",
     "extensions.reference",
 ]
 highlight_language = "text"
+# Quotes and dashes stay as they are typed: options such as --out are copied from the pages.
+smartquotes = False
 
 # Markdown as GitHub shows it, and mathematics between dollars.
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "attrs_inline", "attrs_block", "fieldlist"]
@@ -68,6 +71,7 @@ katex_options = "throwOnError: true, strict: 'error'"
 html_theme = "furo"
 html_title = f"Cutaway {release}"
 html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
 templates_path = ["_templates"]
 html_css_files = ["site.css"]
 html_js_files = ["site.js"]

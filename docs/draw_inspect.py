@@ -1,7 +1,7 @@
-"""Photograph the views and the studio as images/inspect/NAME.png: python docs/draw_inspect.py [NAME ...].
+"""Take screenshots of the views, the studio and a report for docs/images: python docs/draw_inspect.py [NAME ...].
 
-Every picture is of a real run that is trained here first, in a few minutes on two cores; each needs Chromium, found on
-the path, and playwright, which the tests install. docs/inspect.md shows them.
+The runs are trained first, in a few minutes on two cores. Chromium must be on the path, and playwright, which the tests
+install. docs/inspect.md and the README show the pictures.
 """
 
 from __future__ import annotations
@@ -74,20 +74,24 @@ PICTURES: dict[str, tuple[str, ...]] = {
     "quantization": ("digits-int4",),
     "time": ("spirals",),
 }
-# Pictures of a part of a view, for the README.
-PARTS = {"attention-head": ("attention", "figure.matrix svg")}
+# Pictures of a part of a view.
+PARTS = {"attention-head": ("attention", "figure.matrix svg"), "boundary-neurons": ("boundary", "figure.boundary svg")}
 PHOTO = "photo"  # scikit-learn's china.jpg, filtered with Sobel's kernels
 STUDIO = "studio"  # which plays spirals for a while
+REPORT = "report"  # the first screen of a report, images/report.png
+REPORT_OF = "digits"
 
 
 def main(names: list[str]) -> None:
-    """Train, open and photograph."""
+    """Train the runs, open their pages and save the screenshots."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    wanted = {name: PICTURES[name] for name in names or PICTURES if name not in (STUDIO, PHOTO)}
+    wanted = {name: PICTURES[name] for name in names or PICTURES if name not in (STUDIO, PHOTO, REPORT)}
     with tempfile.TemporaryDirectory() as folder, _browser() as browser:
         here = Path(folder)
         _call(here, *CUTAWAY, "examples")
         of = [QUANTIZED.get(subject, (subject,))[0] for subject, *_ in wanted.values()]
+        if REPORT in (names or [REPORT]):
+            of.append(REPORT_OF)
         for run in dict.fromkeys(subject for subject in of if subject in RUNS):
             model, data, *settings = RUNS[run]
             _call(here, *CUTAWAY, "train", model, data, *settings, "tensorboard=false", "--out", f"runs/{run}")
@@ -106,18 +110,24 @@ def main(names: list[str]) -> None:
             page, china = here / "photo.html", Path(sklearn.datasets.__file__).parent / "images" / "china.jpg"
             _call(here, *CUTAWAY, "inspect", str(china), "--view", "filters", "kernel=sobel", "--out", str(page))
             _photograph(browser, page.as_uri(), PHOTO, "#filters figure.tiles svg")
+        if REPORT in (names or [REPORT]):
+            tab = browser.new_page(viewport={"width": WIDTH, "height": 1100})
+            tab.goto((here / "runs" / REPORT_OF / "report.html").as_uri())
+            tab.wait_for_timeout(800)
+            _keep(tab.screenshot(), f"../{REPORT}")
+            tab.close()
         if STUDIO in (names or [STUDIO]):
             _photograph_studio(browser)
 
 
 def _call(folder: Path, *words: str) -> None:
-    """Run a command there; its own words where it fails."""
+    """Run a command in a folder; its error output is shown."""
     subprocess.run(words, cwd=folder, check=True, stdout=subprocess.DEVNULL)
 
 
 @contextmanager
 def _browser() -> Iterator[Any]:
-    """Headless Chromium."""
+    """Yield a headless Chromium."""
     from playwright.sync_api import sync_playwright
 
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
@@ -128,7 +138,7 @@ def _browser() -> Iterator[Any]:
 
 
 def _photograph(browser: Any, url: str, name: str, place: str) -> None:
-    """What stands at a place on a page, once everything is drawn."""
+    """Save a screenshot of an element of a page."""
     tab = browser.new_page(viewport={"width": WIDTH, "height": 900}, device_scale_factor=SCALE)
     tab.goto(url)
     tab.wait_for_timeout(800)
@@ -137,7 +147,7 @@ def _photograph(browser: Any, url: str, name: str, place: str) -> None:
 
 
 def _photograph_studio(browser: Any) -> None:
-    """The studio after some seconds of play."""
+    """Save a screenshot of the studio after some seconds of training."""
     server = subprocess.Popen((*CUTAWAY, "studio"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert server.stdout is not None
@@ -156,7 +166,7 @@ def _photograph_studio(browser: Any) -> None:
 
 
 def _keep(picture: bytes, name: str) -> None:
-    """The picture with few colours."""
+    """Save a picture with a palette of few colors."""
     image = Image.open(io.BytesIO(picture)).convert("RGB")
     image.quantize(COLOURS, dither=Image.Dither.NONE).save(FOLDER / f"{name}.png", optimize=True)
 

@@ -24,7 +24,7 @@ import cutaway
 import cutaway.core.extras
 from cutaway.apps.cli import main
 from cutaway.core.error_codes import CODES
-from cutaway.core.errors import CutawayError
+from cutaway.core.errors import CutawayError, code_line
 
 PAGE = Path(__file__).parent / "errors.md"
 HOME = "/home/me"  # in place of the folder of an example
@@ -104,7 +104,7 @@ def _run(line: str, names: dict[str, Any], servers: list[subprocess.Popen[bytes]
         try:
             exec(line.removeprefix(">>> "), names)
         except CutawayError as error:
-            return "".join(traceback.format_exception_only(error))
+            return "".join(traceback.format_exception_only(error)) + code_line(error.code)
         return ""
     if line.endswith("&"):
         words = [sys.executable, "-m", "cutaway", *shlex.split(line.removesuffix("&"))[1:]]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from torch import Tensor, nn
 
 import cutaway
@@ -37,9 +40,35 @@ def learn(x: Tensor) -> float:
     return found + len(shown) + len(first)
 
 
+def names(argument: str, frame: object, more: dict[str, Any]) -> list[str]:
+    """Names that are known only when the program runs, and settings of all kinds."""
+    cutaway.train(cutaway.AnyName(argument), frame, target="price", lr=1e-3, minutes=None, val=0.2, betas=(0.9, 0.99))
+    cutaway.train("mlp", frame, weights=Path("run"), tracker="wandb", verbose=False, ignore=["id"], **more)
+    cutaway.look("resnet18", view=cutaway.AnyName(argument), head=3)
+    cutaway.search("mlp", frame, lr="1e-4..1e-1:log", trials=3)
+    cutaway.compare(["mlp", Net, ("wide", Net)], frame, seeds=5)
+    cutaway.plan("gpt2", "book.txt", gpu="h100", gpus=8)
+    cutaway.prepare("corpus/", "shards/", tokenizer="bpe", vocab_size=50_000, workers=8)
+    for name in cutaway.list_models(takes="table"):
+        cutaway.train(name, frame)
+    return [str(row["species"]) for row in cutaway.train("mlp", "iris").predict(["new.csv"])]
+
+
 def wrong(x: Tensor) -> None:
     """What is not taken."""
     cutaway.train(3)  # type: ignore[arg-type]
+    cutaway.train("mpl", "iris")  # type: ignore[arg-type]
+    cutaway.train("mlp", "iris", epoch=2)  # type: ignore[call-arg]
+    cutaway.train("mlp", "iris", epochs="many")  # type: ignore[arg-type]
+    cutaway.train("mlp", "iris", optimizer="adm")  # type: ignore[arg-type]
+    cutaway.look(Net(), x, view="netwrk")  # type: ignore[arg-type]
+    cutaway.look(Net(), x, view=["network", "netwrk"])  # type: ignore[list-item]
+    cutaway.create_model("resnet19")  # type: ignore[arg-type]
+    cutaway.search("mlp", "iris", trails=3)  # type: ignore[call-arg]
+    cutaway.compare(["mlp", "lienar"], "iris")  # type: ignore[list-item]
+    cutaway.check("mlp", "iris", seeds=3)  # type: ignore[call-arg]
+    cutaway.quantize("run", "out", epochs=3)  # type: ignore[call-arg]
+    print(cutaway.train("mlp", "iris").predict(["new.csv"])[0]["species"].items)  # type: ignore[union-attr]
     cutaway.describe("lenet5", x)  # type: ignore[arg-type]
     cutaway.load("run", model=3)  # type: ignore[call-overload]
     print(cutaway.card("lenet5").parameters)  # type: ignore[attr-defined]

@@ -63,7 +63,7 @@ def main(folder: str = "") -> int:
     if not pages:
         print(f"{site} has no pages: make site", file=sys.stderr)
         return 2
-    wrong = [*links(site, pages), *sizes(site, pages), *needed(site)]
+    wrong = [*links(site, pages), *sizes(site, pages), *needed(site), *options(pages)]
     seconds: list[float] = []
     wrong += opened(site, pages, seconds)
     middle = sorted(seconds)[len(seconds) // 2] if seconds else 0.0
@@ -121,6 +121,8 @@ def sizes(site: Path, pages: list[Path]) -> Iterator[str]:
         heavy = sum(path.stat().st_size for path in {page, *loaded(page)})
         if heavy > PAGE:
             yield f"{page.relative_to(site)}: {heavy / 1e6:.2f} MB"
+    if (site / "search-index.js").stat().st_size > PAGE:
+        yield "search-index.js, which the page of the search loads once it is drawn, is too heavy"
     whole = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
     if whole > ALL:
         yield f"the site has {whole / 1e6:.1f} MB"
@@ -128,9 +130,16 @@ def sizes(site: Path, pages: list[Path]) -> Iterator[str]:
 
 def needed(site: Path) -> Iterator[str]:
     """Files for other programs that are missing."""
-    for name in ("objects.inv", "llms.txt", "searchindex.js", "schemas/run.json"):
+    for name in ("objects.inv", "llms.txt", "search-index.js", "schemas/run.json"):
         if not (site / name).is_file():
             yield f"{name} is missing"
+
+
+def options(pages: list[Path]) -> Iterator[str]:
+    """Yield options whose two hyphens became a dash, so that what is copied does not work."""
+    for page in pages:
+        for found in re.findall(r"(?<![\w‹])–[a-z][\w-]+", page.read_text(encoding="utf-8")):
+            yield f"{page.name}: {found} where an option has two hyphens"
 
 
 def opened(site: Path, pages: list[Path], seconds: list[float]) -> Iterator[str]:

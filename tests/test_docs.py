@@ -127,8 +127,8 @@ def test_every_view_says_how_to_read_it_and_where_it_misleads(make: ModuleType) 
         assert f"[`{name}`](#{name})" in make.inside_text()
     folder = DOCS / "images" / "inspect"
     pictures = {path.stem for path in folder.glob("*.png")} if folder.is_dir() else set()
-    # attention-head is a part of a view, for the README; photo is that of a photo without a model.
-    assert pictures <= {*VIEWS, "studio", "attention-head", "photo"}
+    # Parts of views, for the README, and the view of a photo without a model.
+    assert pictures <= {*VIEWS, "studio", "attention-head", "boundary-neurons", "photo"}
 
 
 def test_three_springs_are_those_of_the_real_weights() -> None:

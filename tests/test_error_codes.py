@@ -8,7 +8,6 @@ import importlib
 import pickle
 import re
 import sys
-import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -109,13 +108,12 @@ def test_help_explains_a_code(capsys: pytest.CaptureFixture[str], monkeypatch: A
     assert "There is no error code 'CUT-999'" in capsys.readouterr().err
 
 
-def test_an_exception_has_its_code_in_python_and_ends_its_traceback_with_it() -> None:
+def test_an_exception_has_its_code_in_python() -> None:
     error = ColumnError("no column 'a'")
     assert (str(error), error.code) == ("no column 'a'", "CUT-203")
-    assert traceback.format_exception_only(error)[-1] == "CUT-203: `cutaway help CUT-203` explains it.\n"
     for one in (error, MissingFileError("gone"), MemoryLimitError("much"), DataError("bad", code="CUT-103")):
         again = pickle.loads(pickle.dumps(one))
-        assert (type(again), str(again), again.code, again.__notes__) == (type(one), str(one), one.code, one.__notes__)
+        assert (type(again), str(again), again.code) == (type(one), str(one), one.code)
 
 
 def test_a_process_passes_the_code_of_its_error_on(tmp_path: Path) -> None:

@@ -24,7 +24,11 @@ QUICK: dict[str, Any] = {"epochs": 4, "lr": 0.1, "batch_size": 16, "threads": 1,
 X, y = load_wine(return_X_y=True)
 
 
-@parametrize_with_checks([Classifier("softmax", **QUICK), Regressor("linear", **QUICK)])
+# All rows in one batch, in double precision: weights then have exactly the effect of repeated rows.
+EXACT: dict[str, Any] = {**QUICK, "batch_size": 0, "precision": "float64"}
+
+
+@parametrize_with_checks([Classifier("softmax", **EXACT), Regressor("linear", **{**EXACT, "epochs": 60})])
 def test_the_contract_of_scikit_learn_is_kept(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -119,3 +123,66 @@ def test_scores_that_are_no_probabilities_are_not_given_as_some() -> None:
     network = Classifier("mlp", loss="mse", **{**QUICK, "lr": 1e-2}).fit(X, y)
     assert not hasattr(network, "predict_proba")
     assert network.score(X, y) > 0.9
+
+
+# --- sample weights -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "mse"])
+def test_weights_of_a_classifier_are_repeated_rows(loss: str) -> None:
+    rng = np.random.default_rng(0)
+    weights = rng.integers(0, 4, len(X))
+    gaps = np.where(rng.random(X.shape) < 0.1, np.nan, X)
+    settings: dict[str, Any] = {**EXACT, "loss": loss, "optimizer": "adam", "lr": 1e-2, "epochs": 6}
+    repeated = np.repeat(np.arange(len(X)), weights)
+    model = Classifier("mlp", model__hidden_dims=(8,), model__dropout=0.0, **settings)
+    one = clone(model).fit(gaps, y, sample_weight=weights)
+    two = clone(model).fit(gaps[repeated], y[repeated])
+    plain = clone(model).fit(gaps, y)
+    ours, theirs, without = (m._outputs(gaps).double().numpy() for m in (one, two, plain))
+    assert np.allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert not np.allclose(ours, without, rtol=1e-2, atol=1e-2)
+
+
+def test_equal_weights_change_nothing_with_class_weights_either() -> None:
+    rows, classes = X[:140], y[:140]  # few of the last class
+    model = Classifier("softmax", class_weights="balanced", **EXACT)
+    one = clone(model).fit(rows, classes, sample_weight=np.full(140, 3.0))
+    two = clone(model).fit(rows, classes)
+    assert np.allclose(one.predict_proba(X), two.predict_proba(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", ["standard", "none"])
+def test_weights_of_a_regressor_are_repeated_rows_in_batches_of_one_step(scale: str) -> None:
+    rows, target = load_diabetes(return_X_y=True)
+    weights = np.random.default_rng(1).integers(0, 4, len(rows))
+    repeated = np.repeat(np.arange(len(rows)), weights)
+    model = Regressor("linear", scale=scale, **{**EXACT, "optimizer": "sgd", "epochs": 8})
+    one = clone(model).fit(rows, target, sample_weight=weights).predict(rows)
+    two = clone(model).fit(rows[repeated], target[repeated]).predict(rows)
+    assert np.allclose(one, two, rtol=1e-5)
+    assert not np.allclose(one, clone(model).fit(rows, target).predict(rows), rtol=1e-3)
+    half = clone(model).fit(rows, target, sample_weight=weights / 2).predict(rows)
+    assert np.allclose(half, one, rtol=1e-5)  # only their ratios count
+
+
+def test_weights_follow_their_rows_into_batches_and_splits() -> None:
+    """Rows of a second kind, with the opposite classes, count for nothing where their weights are nearly 0."""
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(400, 3))
+    right = (rows[:, 0] > 0).astype(int)
+    flipped = rng.random(400) < 0.6
+    classes = np.where(flipped, 1 - right, right)
+    model = Classifier("softmax", val=0.2, **{**QUICK, "epochs": 10, "accumulate": 2})
+    weighted = clone(model).fit(rows, classes, sample_weight=np.where(flipped, 1e-6, 1.0))
+    assert weighted.score(rows, right) > 0.9
+    assert clone(model).fit(rows, classes).score(rows, right) < 0.5
+
+
+def test_weights_are_refused_where_they_mean_nothing() -> None:
+    with pytest.raises(ValueError, match=r"[Nn]egative"):
+        Classifier("softmax", **QUICK).fit(X, y, sample_weight=-np.ones(len(X)))
+    images, numbers = load_digits().images[:60], load_digits().target[:60]
+    model = Classifier("lenet5-modern", objective="simclr", **QUICK)
+    with pytest.raises(CutawayError, match="Invalid sample_weight: only for supervised learning"):
+        model.fit(images, numbers, sample_weight=np.arange(60))

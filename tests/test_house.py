@@ -42,7 +42,9 @@ ALLOWED: dict[str, set[str]] = {
     "training": {
         *("checkpoints", "core", "data", "distributed", "inference", "inspect", "models", "nn", "statistics", "tasks"),
     },
-    "runs": {"checkpoints", "core", "data", "distributed", "inference", "nn", "statistics", "tasks", "training"},
+    "runs": {
+        *("checkpoints", "core", "data", "distributed", "draw", "inference", "nn", "statistics", "tasks", "training"),
+    },
     "views": {
         "checkpoints",
         "core",

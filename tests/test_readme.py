@@ -31,16 +31,17 @@ SHELL = re.compile(r"[|&;<>$*`]")  # a line with one of these is for a shell
 PORT = re.compile(r"(?<=127\.0\.0\.1:)8\d{3}|(?<=--port )8\d{3}")
 CLAIM = re.compile(r"`(runs/\w+)`\s+(\w+)\s+(above|below)\s+([\d.]+)(\s%)?")
 
-NOT_CLAIMED = {"runs/days"}  # its answers are compared instead
+NOT_CLAIMED = {"runs/days", "runs/words"}  # what they print is compared instead
 ANSWERS = {
-    "Images": (r"scans/seven/0007\.png  seven",),
-    "Text": (r"two nodes  networkx", r"input tensor  torch"),
-    "A language model": (r"\bReturn the \w+",),
-    "Pre-train, then fine-tune": (
+    ("photographs", "Predict"): (r"scans/seven/0007\.png  seven",),
+    ("text", "Text classification"): (r"two nodes  networkx", r"input tensor  torch"),
+    ("text", "Language modelling"): (r"\bReturn the \w+",),
+    ("text", "Word vectors"): (r"cat  (dog|horse|rabbit|hamster|goat|pony|kitten) ",),
+    ("huggingface", "Start from a Hugging Face folder"): (
         r"sleeps in the barn \.  (cat|dog|horse|rabbit|hamster|goat|pony|kitten) ",
         r"train to \[MASK\] \.  (Rome|Paris|Lisbon|Vienna|Dublin|Oslo|Athens|Madrid) ",
     ),
-    "Pairs of sequences": (r"^2026-03-08$|\n2026-03-08\n",),
+    ("pairs", "Generate"): (r"^2026-03-08$|\n2026-03-08\n",),
 }
 
 
@@ -57,7 +58,9 @@ def sections(page: str) -> list[Section]:
     found = []
     for part in re.split(r"^##+ ", page, flags=re.MULTILINE):
         title, _, text = part.partition("\n")
-        found.append(Section(title, BLOCK.findall(text), re.sub(r"```.*?```", "", text, flags=re.DOTALL)))
+        found.append(
+            Section(title.removeprefix("# "), BLOCK.findall(text), re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+        )
     return [section for section in found if section.blocks]
 
 
@@ -157,9 +160,15 @@ def clone(tmp_path: Path) -> Clone:
 
 
 @pytest.mark.slow
-def test_the_readme_runs_in_order_and_reaches_its_claims(clone: Clone, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "index.md", *START], ids=lambda page: page.stem)
+def test_a_page_runs_in_order_and_reaches_its_claims(
+    page: Path, clone: Clone, capsys: pytest.CaptureFixture[str]
+) -> None:
     missed = []
-    for section in sections(README):
+    text = page.read_text(encoding="utf-8")
+    trained = {run for _, block in BLOCK.findall(text) for run in re.findall(r"--out (runs/\w+)", block)}
+    assert trained - NOT_CLAIMED <= {claim[0] for claim in CLAIM.findall(text)}
+    for section in sections(text):
         printed = "".join(clone.run(language, block, capsys) for language, block in section.blocks)
         claims = CLAIM.findall(section.text)
         for run, metric, side, bound, percent in claims:
@@ -167,18 +176,44 @@ def test_the_readme_runs_in_order_and_reaches_its_claims(clone: Clone, capsys: p
             limit = float(bound) / (100 if percent else 1)
             if not ((value > limit) if side == "above" else (value < limit)):
                 missed.append((run, metric, value, bound))
-        trained = {run for _, block in section.blocks for run in re.findall(r"--out (runs/\w+)", block)}
-        assert trained - NOT_CLAIMED <= {claim[0] for claim in claims}
-        missed += [(answer, printed) for answer in ANSWERS.get(section.title, ()) if not re.search(answer, printed)]
+        answers = ANSWERS.get((page.stem, section.title), ())
+        missed += [(answer, printed) for answer in answers if not re.search(answer, printed)]
     assert missed == []
 
 
+def test_every_answer_that_is_compared_stands_on_its_page() -> None:
+    titles = {(page.stem, section.title) for page in START for section in sections(page.read_text(encoding="utf-8"))}
+    assert set(ANSWERS) <= titles
+
+
+ROW = re.compile(r"^\| ([^|]+) \| `(cutaway [^`]+)` \| \[[^]]+\]\(([^)#]+)", re.MULTILINE)
+
+
+def readme_rows(title: str) -> list[tuple[str, str, str]]:
+    """Return purpose, command and linked page of each row of a table of the README."""
+    part = README.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    rows = ROW.findall(part)
+    assert len(rows) == part.count("\n|") - 2
+    return rows
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [ROOT / "docs" / "index.md", *START], ids=lambda page: page.stem)
-def test_a_page_to_start_from_runs_in_order(page: Path, clone: Clone, capsys: pytest.CaptureFixture[str]) -> None:
-    for section in sections(page.read_text(encoding="utf-8")):
-        for language, block in section.blocks:
-            clone.run(language, block, capsys)
+def test_a_command_for_each_kind_of_data_is_accepted(clone: Clone, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["examples"]) == 0
+    rows = readme_rows("Your data")
+    assert {page for _, _, page in rows} == {page.relative_to(ROOT).as_posix() for page in START}
+    for _, command, _ in rows:
+        words = shlex.split(command)[1:]
+        assert words[0] == "train"
+        if "weights=folder/" in words:  # a folder of the reader's, which the page makes
+            words.remove("weights=folder/")
+        assert main(["check", *words[1:]]) == 0, (command, capsys.readouterr().err)
+
+
+def test_a_command_for_each_wish_stands_on_the_page_that_is_linked() -> None:
+    for purpose, command, page in readme_rows("What you want"):
+        lines = re.findall(r"cutaway [^`\n]+", (ROOT / page).read_text(encoding="utf-8"))
+        assert any(set(command.split()) <= set(line.split()) for line in lines), (purpose, command, page)
 
 
 def test_all_that_the_pages_to_start_from_tell_to_type_is_run() -> None:

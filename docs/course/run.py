@@ -1,8 +1,9 @@
 """Run the chapters of the course, cell by cell: python docs/course/run.py [NN ...].
 
 Each runs in a process of its own, as its notebook would, and its time is printed. The first cell that fails ends it,
-with its place on the page, and the command ends with 1. Only packages that the wheel installs can be imported, as for a
-student who has nothing else. `make site` runs the chapters too, and keeps their outputs.
+with its place on the page, and the command ends with 1. Only packages can be imported that the wheel installs, and the
+extra that the first cell of the page names, as for a student who has nothing else. `make site` runs the chapters too,
+and keeps their outputs.
 """
 
 from __future__ import annotations
@@ -25,11 +26,16 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from cutaway.core.extras import LIBRARIES
+
 HERE = Path(__file__).resolve().parent
 PAGES = {path.name[:2]: path for path in sorted(HERE.glob("[0-9][0-9]-*.md"))}
 CELL = re.compile(r"^```\{code-cell\}[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OPTIONS = re.compile(r"\A(?:---\n(.*?)^---\n|((?::[^\n]*\n)+))", re.MULTILINE | re.DOTALL)
+EXTRAS = re.compile(r"pip install 'cutaway\[([a-z,]+)\]'")
 SECONDS = 180  # that a chapter may take on two cores
+WORDS, LINES = 80, 4  # of text and of code that are not folded, a minute
+MINUTES = {"Easy": 10, "Medium": 20}  # for an exercise
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,27 @@ def cells(page: Path) -> list[Cell]:
     return found
 
 
+def needed_minutes(page: Path) -> tuple[int, int]:
+    """Estimate the minutes for reading a page, and for its exercises with a check, each in half hours."""
+    text = page.read_text(encoding="utf-8")
+    words = len(re.sub(r"```.*?^```$|^\*\*Time needed.*?$", "", text, flags=re.MULTILINE | re.DOTALL).split())
+    lines = sum(len(cell.code.split("\n")) for cell in cells(page) if "hide-" not in cell.options)
+    exercises = sum(MINUTES[level] for level in re.findall(r"^\*(Easy|Medium)\.\*", text, re.MULTILINE))
+    return round((words / WORDS + lines / LINES) / 30) * 30 or 30, round(exercises / 30) * 30 or 30
+
+
+def time_words(page: Path) -> str:
+    """Return the sentence on the time that a chapter needs."""
+
+    def hours(minutes: int) -> str:
+        whole, half = divmod(minutes, 60)
+        number = f"{whole or ''}{'½' * bool(half)}"
+        return f"{number} hour{'s' * (minutes > 60)}"
+
+    reading, exercises = needed_minutes(page)
+    return f"about {hours(reading)} to read, and {hours(exercises)} for the exercises with a check."
+
+
 def run(page: Path, only: Any = lambda cell: True) -> dict[str, Any]:
     """Run the cells of a page, or those that `only` lets through, in one namespace, and give it. What a cell ends with
     is made, as a notebook would, where it makes itself as HTML or Markdown. A solution that `check` finds wrong is an
@@ -81,17 +108,22 @@ def run(page: Path, only: Any = lambda cell: True) -> dict[str, Any]:
     return names
 
 
-def required_distributions(name: str = "cutaway") -> set[str]:
-    """Return the distributions that installing `name` without extras brings, itself included."""
+def named_extras(page: Path) -> frozenset[str]:
+    """Return the extras of Cutaway that the first cell of a page names."""
+    return frozenset(name for text in EXTRAS.findall(cells(page)[0].code) for name in text.split(","))
+
+
+def required_distributions(name: str = "cutaway", extras: frozenset[str] = frozenset()) -> set[str]:
+    """Return the distributions that installing `name` with these extras brings, itself included."""
     found: set[str] = set()
-    wanted = [(canonicalize_name(name), frozenset[str]())]
+    wanted = [(canonicalize_name(name), extras)]
     seen = set(wanted)
     while wanted:
-        distribution, extras = wanted.pop()
+        distribution, asked = wanted.pop()
         found.add(distribution)
         for text in requires(distribution) or ():
             one = Requirement(text)
-            if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in {"", *extras}):
+            if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in {"", *asked}):
                 needed = canonicalize_name(one.name), frozenset(one.extras)
                 if needed not in seen:
                     seen.add(needed)
@@ -99,14 +131,15 @@ def required_distributions(name: str = "cutaway") -> set[str]:
     return found
 
 
-def hide_other_packages() -> None:
-    """Let only packages be imported that installing the wheel brings."""
-    brought = required_distributions()
+def hide_other_packages(extras: frozenset[str] = frozenset()) -> None:
+    """Let only packages be imported that installing the wheel with these extras brings."""
+    brought = required_distributions(extras=extras)
     hidden = {
         package
         for package, distributions in packages_distributions().items()
         if not brought & {canonicalize_name(one) for one in distributions}
     }
+    hidden |= {module for module, library in LIBRARIES.items() if library.extra not in extras}
     find = PathFinder.find_spec
 
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
@@ -131,7 +164,7 @@ def main(numbers: list[str]) -> int:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--page"]:
-        hide_other_packages()
+        hide_other_packages(named_extras(PAGES[sys.argv[2]]))
         try:
             run(PAGES[sys.argv[2]])
         except Exception:

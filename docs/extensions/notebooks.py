@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
+
+LINK = re.compile(r"\[([^\[\]]*)\]\((?!https?:)[^)\s]+\)")  # to another page, or to a file of the repository
 
 
 def setup(app: Any) -> dict[str, bool]:
     """Called by Sphinx."""
     app.connect("html-page-context", _link)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def to_notebook(text: str) -> Any:
+    """Convert a page to a notebook that stands alone: folded where the page is, of links to other pages the words."""
+    import jupytext
+
+    notebook = jupytext.reads(text, fmt="md:myst")
+    for cell in notebook.cells:
+        if {"hide-input", "hide-cell"} & set(cell.metadata.get("tags", ())):
+            cell.metadata["jupyter"] = {"source_hidden": True}  # as JupyterLab folds a cell
+        elif cell.cell_type == "markdown":
+            cell.source = LINK.sub(r"\1", cell.source)
+    return notebook
 
 
 def _link(app: Any, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
@@ -21,7 +37,7 @@ def _link(app: Any, pagename: str, templatename: str, context: dict[str, Any], d
         return
     import jupytext
 
-    notebook = jupytext.reads(text, fmt="md:myst")
+    notebook = to_notebook(text)
     path = Path(app.outdir, "notebooks", f"{pagename.replace('/', '-')}.ipynb")
     path.parent.mkdir(exist_ok=True)
     jupytext.write(notebook, path, fmt="ipynb")

@@ -15,18 +15,20 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .core.errors import CutawayError
+from .core.errors import CutawayError, CutawayWarning
 from .core.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from . import estimators, inspect
     from .api import check, compare, describe, export, load, look, plan, prepare, prune, quantize, search, train
     from .checkpoints.word_vectors import Vectors
+    from .core.typed_names import AnyName
     from .models.registry import card, create_model, list_models
     from .runs.run import Run
     from .training.callbacks import Callback
 
 _LAZY = {
+    "AnyName": "core.typed_names",
     "Callback": "training.callbacks",
     "card": "models.registry",
     "check": "api",
@@ -48,8 +50,9 @@ _LAZY = {
 }
 
 __all__ = [
-    "Callback", "CutawayError", "Run", "Vectors", "card", "check", "compare", "create_model", "describe", "estimators",
-    "export", "inspect", "list_models", "load", "look", "plan", "prepare", "prune", "quantize", "search", "train",
+    "AnyName", "Callback", "CutawayError", "CutawayWarning", "Run", "Vectors", "card", "check", "compare",
+    "create_model", "describe", "estimators", "export", "inspect", "list_models", "load", "look", "plan", "prepare",
+    "prune", "quantize", "search", "train",
 ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from torch import nn
 
@@ -19,7 +19,7 @@ from .checkpoints.hub import resolve_path
 from .checkpoints.huggingface.folders import is_folder
 from .checkpoints.saving import CONFIG
 from .core.config import build, field_names
-from .core.errors import NotARunError, SettingError, UnknownName, UnsupportedDataError, shorten
+from .core.errors import CutawayWarning, NotARunError, SettingError, UnknownName, UnsupportedDataError, shorten
 from .core.files import as_path, open_regular, reject_overwriting, write_text
 from .data.in_memory.source import to_source
 from .data.open_data import NAMED, infer_kind
@@ -35,12 +35,23 @@ from .nn.modules import eval_mode
 from .reports.run_report import write_layers_and_report
 from .runs.run import Run
 from .runs.train import train_model
-from .training.callbacks import Callback
+from .training.callbacks import Callback, Progress
 from .views.inspect_page import build_page as describe_page
 from .views.network import describe as describe
 from .views.subject import Subject, open_subject
 
 if TYPE_CHECKING:
+    from .core.typed_names import (
+        AnyName,
+        CompareOptions,
+        PlanOptions,
+        PrepareOptions,
+        PresetName,
+        QuantizeOptions,
+        SearchOptions,
+        TrainOptions,
+        ViewName,
+    )
     from .experiments.compare.result import Comparison
     from .experiments.planner import CheckResult, Plan
     from .experiments.search.result import Search
@@ -51,7 +62,7 @@ PAGE_MARK_SEARCH_BYTES = 4096  # bytes at the start of the file that are searche
 
 
 def train(
-    model: str | nn.Module | None = None,
+    model: PresetName | AnyName | nn.Module | None = None,
     data: Any = None,
     *,
     val: Any = None,
@@ -60,7 +71,8 @@ def train(
     resume: str | Path | Run | None = None,
     overwrite: bool = False,
     callbacks: Sequence[Callback] = (),
-    **settings: Any,
+    verbose: bool = True,
+    **settings: Unpack[TrainOptions],
 ) -> Run:
     """Train a model, write the run's folder and its report, and return the run.
 
@@ -84,6 +96,7 @@ def train(
         overwrite: Replace the files of a run that exists in `out`.
         callbacks: Objects of subclasses of `cutaway.Callback`, whose methods are called during training. To resume a
             run whose callbacks have a state, pass the same callbacks again.
+        verbose: Show progress and notes. Otherwise nothing is printed.
         **settings: Settings as listed by `cutaway train --help all`. Model settings are passed as
             `**{"model.hidden_dims": (64, 64)}`.
 
@@ -94,6 +107,7 @@ def train(
         CutawayError: For errors that the user can fix.
         KeyboardInterrupt: If training is stopped. The checkpoint is written first.
     """
+    progress = Progress(shown=_is_shown(verbose) and rank() == 0)
     source, fractions = to_source(data, val, test)
     if isinstance(resume, Run):
         model = copy_custom_module(resume.module) if model is None and resume.module is not None else model
@@ -104,6 +118,7 @@ def train(
         {**settings, **fractions},
         out=_folder(out),
         resume=resume,
+        progress=progress,
         overwrite=overwrite,
         callbacks=callbacks,
     )
@@ -114,7 +129,7 @@ def train(
 
 
 def search(
-    model: str | Callable[..., nn.Module] | tuple[str, Callable[..., nn.Module]] | None = None,
+    model: PresetName | AnyName | Callable[..., nn.Module] | tuple[str, Callable[..., nn.Module]] | None = None,
     data: Any = None,
     *,
     val: Any = None,
@@ -122,7 +137,8 @@ def search(
     space: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     resume: str | Path | None = None,
-    **settings: Any,
+    verbose: bool = True,
+    **settings: Unpack[SearchOptions],
 ) -> Search:
     """Search for good settings of a model, choose the best by the validation split, and return the result.
 
@@ -141,6 +157,7 @@ def search(
             in `settings`.
         out: Folder of the search. It may already hold the same search.
         resume: Search to resume: one that was killed, or one that other processes are working on.
+        verbose: Show progress and notes. Otherwise nothing is printed.
         **settings: Settings as listed by `cutaway search --help`, and fixed settings of `train`.
 
     Returns:
@@ -151,21 +168,25 @@ def search(
         KeyboardInterrupt: If the search is stopped. Finished trials are kept.
     """
     require_optuna()
+    from .experiments.search.result import SearchProgress
     from .experiments.search.study import search as run_search
 
+    progress = SearchProgress(shown=_is_shown(verbose))
     source, fractions = to_source(data, val, test)
-    return run_search(model, source, {**settings, **fractions}, space=space, out=_folder(out), resume=resume)
+    given = {**settings, **fractions}
+    return run_search(model, source, given, space=space, out=_folder(out), resume=resume, progress=progress)
 
 
 def compare(
-    models: str | Sequence[str | Callable[..., nn.Module] | tuple[str, Callable[..., nn.Module]]] = (),
+    models: str | Sequence[PresetName | AnyName | Callable[..., nn.Module] | tuple[str, Callable[..., nn.Module]]] = (),
     data: Any = (),
     *,
     val: Any = None,
     test: Any = None,
     out: str | Path | None = None,
     resume: str | Path | None = None,
-    **settings: Any,
+    verbose: bool = True,
+    **settings: Unpack[CompareOptions],
 ) -> Comparison:
     """Train models on the same data with several seeds, and test which one is significantly better.
 
@@ -184,6 +205,7 @@ def compare(
         test: As for `train`.
         out: Folder of the comparison. It may already hold the same comparison.
         resume: Comparison to resume. Finished trainings are kept.
+        verbose: Show progress and notes. Otherwise nothing is printed.
         **settings: Settings as listed by `cutaway compare --help` and settings of `train`, the same for all models.
 
     Returns:
@@ -193,14 +215,17 @@ def compare(
         CutawayError: For errors that the user can fix.
         KeyboardInterrupt: If the comparison is stopped.
     """
+    from .experiments.compare.result import CompareProgress
     from .experiments.compare.runner import compare as run_comparison
 
+    progress = CompareProgress(shown=_is_shown(verbose))
     if isinstance(data, list | tuple) and all(isinstance(one, str | os.PathLike) for one in data):
         sources, fractions = [os.fspath(one) for one in data], to_source(None, val, test)[1]
     else:
         source, fractions = to_source(data, val, test)
         sources = _split_names(source) if isinstance(source, str) else [] if source is None else [source]
-    return run_comparison(_split_names(models), sources, {**settings, **fractions}, out=_folder(out), resume=resume)
+    given = {**settings, **fractions}
+    return run_comparison(_split_names(models), sources, given, out=_folder(out), resume=resume, progress=progress)
 
 
 def _split_names(names: str | Sequence[Any]) -> list[Any]:
@@ -213,7 +238,7 @@ def prepare(
     out: str | os.PathLike[str],
     *,
     progress: Callable[[int, int], None] = lambda done, of: None,
-    **settings: Any,
+    **settings: Unpack[PrepareOptions],
 ) -> Manifest:
     """Write shards of a data set that is larger than memory, and return their manifest.
 
@@ -237,14 +262,22 @@ def prepare(
     """
     out = as_path(out, "out must be the path of a folder")
     source = Path(as_path(data, "data must be a path")).expanduser()
-    of_data = [key for key in field_names(DataSettings) if key in settings and key not in field_names(ShardSettings)]
-    kind = infer_kind(str(data), build(DataSettings, {key: settings[key] for key in of_data}))
+    given = {**settings}
+    of_data = [key for key in field_names(DataSettings) if key in given and key not in field_names(ShardSettings)]
+    kind = infer_kind(str(data), build(DataSettings, {key: given[key] for key in of_data}))
     if str(data) in NAMED:
         raise UnsupportedDataError(f"{data} is a named data set that fits into memory: train on it directly.")
     return prepare_data(kind, source, out, settings, progress)
 
 
-def check(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = None, **settings: Any) -> CheckResult:
+def check(
+    model: PresetName | AnyName | nn.Module,
+    data: Any,
+    *,
+    val: Any = None,
+    test: Any = None,
+    **settings: Unpack[TrainOptions],
+) -> CheckResult:
     """Check a model and its data without training: find problems in the data, and estimate time and memory.
 
         cutaway.check("mlp", (X, y)).findings  # problems of the data, one sentence each
@@ -272,12 +305,19 @@ def check(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = Non
     return run_check(model, source, {**settings, **fractions})
 
 
+def _is_shown(verbose: bool) -> bool:
+    """Return `verbose`. Raises SettingError if it is neither True nor False."""
+    if not isinstance(verbose, bool):
+        raise SettingError(f"Invalid verbose={shorten(verbose)}: must be True or False.")
+    return verbose
+
+
 def _folder(out: str | Path | None) -> Path | None:
     """Return the output folder as a path, or None. Raises FileError if it is not a path."""
     return None if out is None else as_path(out, A_FOLDER)
 
 
-def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **settings: Any) -> Run:
+def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **settings: Unpack[TrainOptions]) -> Run:
     """Prune weights or channels of a trained model while it is fine-tuned, and return the new run.
 
         small = cutaway.prune("runs/resnet20-cifar10-1", "small/", prune_channels=0.5, epochs=10)
@@ -303,7 +343,9 @@ def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **sett
     return found
 
 
-def quantize(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **settings: Any) -> Run:
+def quantize(
+    run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **settings: Unpack[QuantizeOptions]
+) -> Run:
     """Quantize the weights of a trained model to integers of 8 or 4 bits, and return the new run.
 
         small = cutaway.quantize("runs/resnet20-cifar10-1", "int8/")
@@ -355,7 +397,14 @@ def export(run: Run | str | os.PathLike[str], path: str | os.PathLike[str], *, o
     return target
 
 
-def plan(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = None, **settings: Any) -> Plan:
+def plan(
+    model: PresetName | AnyName | nn.Module,
+    data: Any,
+    *,
+    val: Any = None,
+    test: Any = None,
+    **settings: Unpack[PlanOptions],
+) -> Plan:
     """Estimate the memory, time and cost of training a model with each parallel strategy, before anything runs.
 
         found = cutaway.plan("gpt2", "book.txt", gpu="h100", gpus=8, price=2.5)
@@ -386,7 +435,7 @@ def plan(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = None
 @overload
 def load(path: str | os.PathLike[str], model: None = None) -> Any: ...
 @overload
-def load(path: str | os.PathLike[str], model: str) -> nn.Module: ...
+def load(path: str | os.PathLike[str], model: PresetName | AnyName) -> nn.Module: ...
 @overload
 def load(path: str | os.PathLike[str], model: nn.Module | type[nn.Module]) -> Run: ...
 def load(path: str | os.PathLike[str], model: str | nn.Module | type[nn.Module] | None = None) -> Run | nn.Module:
@@ -426,7 +475,7 @@ def load(path: str | os.PathLike[str], model: str | nn.Module | type[nn.Module] 
     if model is not None or is_folder(path) or is_diffusers(path):
         found, _, notes = open_model(path, model)
         for sentence in notes:
-            warnings.warn(f"{path}: {sentence}", stacklevel=2)
+            warnings.warn(f"{path}: {sentence}", CutawayWarning, stacklevel=2)
         return found
     if is_exported(path):
         return ExportedRun(path)
@@ -499,8 +548,8 @@ class Look:
 def look(
     what: Run | nn.Module | str | os.PathLike[str],
     *inputs: Any,
-    view: str | Sequence[str] = (),
-    model: str | None = None,
+    view: ViewName | AnyName | Sequence[ViewName | AnyName] = (),
+    model: PresetName | AnyName | None = None,
     **options: Any,
 ) -> Look:
     """Open a page of views of a model, trained or untrained.

@@ -31,7 +31,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
 from .core.errors import NotEnoughDataError, PythonDataError, UnknownName
 from .core.spec import TableSpec, Value
@@ -100,12 +100,14 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which 
             setattr(self, key, value)
         return self
 
-    def fit(self, X: Any, y: Any) -> Estimator:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Estimator:
         """Train on all rows of X and their targets, and return the estimator.
 
         Args:
             X: Examples, in any form that `cutaway.train` takes.
             y: Targets, shape (n,).
+            sample_weight: Weights of the examples in the loss, shape (n,), at least 0. A weight of 2 has the effect of
+                the same row twice, and of 0 that of no row. Columns and targets are standardized with them too.
 
         Returns:
             The estimator.
@@ -116,6 +118,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which 
             ModelError: If the model does not take such data.
         """
         X = self._validated(X, y)
+        weights = None
+        if sample_weight is not None:
+            X, y, weights = _weighted(X, y, sample_weight)
         target = self._targets(y)
         asked = {key: getattr(self, key) for key in SETTINGS}
         settings = {key: value for key, value in asked.items() if value is not None}
@@ -126,7 +131,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which 
         name = _free_name(X)
         if isinstance(X, pl.DataFrame) or (isinstance(X, np.ndarray) and X.ndim == 2):
             settings["types"] = (f"{name}:{self.target_type}", *_number_columns(X))
-        given = InMemorySource((X, target.alias(name)))
+        given = InMemorySource((X, target.alias(name)), weights=weights)
         with tempfile.TemporaryDirectory(prefix="cutaway-") as temporary:
             folder = Path(temporary) / "run" if self.out is None else Path(self.out)
             model = self.model if isinstance(self.model, str) else copy.deepcopy(self.model)
@@ -221,9 +226,9 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         found[:, self._order] = self.task_.probabilities(outputs).numpy()
         return found
 
-    def fit(self, X: Any, y: Any) -> Classifier:
-        """Train on all rows of X and their classes, and return the classifier."""
-        super().fit(X, y)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Classifier:
+        """Train on all rows of X and their classes, with weights (n,) if given, and return the classifier."""
+        super().fit(X, y, sample_weight)
         learned = {name: k for k, name in enumerate(self.preprocessing_.spec.target.classes)}
         self._order = np.array([self._names.index(name) for name in learned])  # of the network's classes, in classes_
         return self
@@ -259,6 +264,16 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
                 f"Input y contains {'NaN' if np.isnan(y).any() else 'infinity'}: each row has a number."
             )
         return pl.Series(y.astype(np.float64))
+
+
+def _weighted(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, np.ndarray[Any, Any]]:
+    """Return the rows, targets and weights without those of weight 0."""
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    y, kept = column_or_1d(y, warn=True), np.flatnonzero(weights)
+    if len(kept) == len(weights):
+        return X, y, weights
+    rows = [X[k] for k in kept] if isinstance(X, list) else X[kept]
+    return rows, y[kept], weights[kept]
 
 
 def _class_names(classes: np.ndarray[Any, Any]) -> list[str]:

@@ -17,6 +17,7 @@ from PIL import Image
 
 from cutaway.core.config import build
 from cutaway.core.spec import Classes, ImageSpec
+from cutaway.data.images.segmentation import COVER
 from cutaway.data.in_memory.source import to_source
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
@@ -132,6 +133,100 @@ def test_other_kinds_of_data(
         assert pixels(drawing["tiles"][0]).shape == (56, 160)
     else:
         assert " " in drawing["tiles"][0]["label"]  # its caption
+
+
+def test_masks_are_drawn_over_images_in_the_colours_of_their_classes(tmp_path: Path) -> None:
+    write_example("masks/", tmp_path)
+    page = page_of(tmp_path / "masks", count=2)
+    assert page["views"][1]["says"].startswith("Random images of the train split with their masks")
+    grid, legend = drawings(page)
+    colours = {tile["label"]: tuple(pixels(tile)[0, 0].tolist()) for tile in legend["tiles"]}
+    assert list(colours) == [str(k) for k in range(10)]  # without the background
+    assert len(set(colours.values())) == 10
+    for tile in grid["tiles"]:
+        folder, file = tmp_path / "masks" / "train", Path(tile["tip"][1]).name
+        mask = np.array(Image.open(folder / "masks" / file))
+        plain = np.array(Image.open(folder / "images" / file).convert("RGB")).astype(float)
+        shown, present = pixels(tile), sorted({*mask.ravel().tolist()} - {0})
+        assert tile["label"] == ", ".join(str(k - 1) for k in present)
+        assert (shown[mask == 0] == plain[mask == 0]).all()
+        for k in present:  # each between the pixel and the colour
+            wanted = plain[mask == k] + COVER * (np.array(colours[str(k - 1)]) - plain[mask == k])
+            assert np.abs(shown[mask == k] - wanted).max() <= 0.5
+
+
+def test_boxes_are_drawn_around_the_objects_of_images(tmp_path: Path) -> None:
+    write_example("scenes/", tmp_path)
+    found = json.loads((tmp_path / "scenes" / "train" / "annotations.json").read_text())
+    names = {one["id"]: one["name"] for one in found["categories"]}
+    images = {Path(one["file_name"]).name: one for one in found["images"]}
+    (drawing,) = drawings(page_of(tmp_path / "scenes", count=2))
+    assert drawing["kind"] == "gallery"
+    assert len(drawing["items"]) == 6
+    for item in drawing["items"]:
+        image = images[item["name"]]
+        width, height = image["width"], image["height"]
+        wanted = {
+            (names[a["category_id"]], round(x / width, 2), round(y / height, 2), round((x + w) / width, 2))
+            for a in found["annotations"]
+            if a["image_id"] == image["id"]
+            for x, y, w, _ in [a["bbox"]]
+        }
+        assert {(box["name"], *(round(n, 2) for n in box["box"][:3])) for box in item["boxes"]} == wanted
+        assert set(item["words"].split(", ")) == {name for name, *_ in wanted}
+        assert {box["kind"] for box in item["boxes"]} == {"actual"}
+
+
+def test_recordings_with_transcripts_have_them_as_labels(tmp_path: Path) -> None:
+    write_example("spelled/", tmp_path)
+    lines = next((tmp_path / "spelled").rglob("transcripts.tsv")).read_text().splitlines()
+    transcripts = dict(line.split("\t") for line in lines)
+    tiles = drawings(page_of(tmp_path / "spelled", count=2))[0]["tiles"]
+    assert len(tiles) == 6
+    for tile in tiles:
+        wanted = next(text for file, text in transcripts.items() if Path(file).name == Path(tile["tip"][1]).name)
+        assert tile["label"] == tile["tip"][0] == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "history", "horizon"),
+    [
+        ("visits.csv", {"forecast": "visits", "known_future": "sale,sunday"}, 96, 24),
+        ("shops.csv", {"forecast": "visits", "id": "shop", "known_future": "sale", "horizon": "7"}, 28, 7),
+    ],
+)
+def test_windows_are_curves_in_the_units_of_the_data(
+    name: str, settings: dict[str, str], history: int, horizon: int, tmp_path: Path
+) -> None:
+    write_example(name, tmp_path)
+    frame = pl.read_csv(tmp_path / name)
+    *curves, lines = drawings(page_of(tmp_path / name, 4, **settings))  # type: ignore[arg-type]
+    assert lines["kind"] == "prose"
+    assert len(curves) == 6
+    for curve in curves:
+        shop, _, time = curve["title"].removeprefix("visits, ").rpartition("from ")
+        own = frame.filter(pl.col("shop") == shop.rstrip(", ")) if "id" in settings else frame
+        start = own["day" if "id" in settings else "time"].index_of(time)
+        assert start is not None
+        seen, ahead = (series["points"] for series in curve["series"])
+        assert [t for t, _ in ahead] == list(range(horizon + 1))
+        values = own["visits"].slice(start - history, history + horizon).to_list()
+        assert [v for _, v in [*seen, *ahead[1:]]] == pytest.approx(values, rel=1e-3, abs=1e-3)
+
+
+def test_a_graph_without_a_target_shows_links(cli: Cli, tmp_path: Path) -> None:
+    write_example("novel/", tmp_path)
+    answer = cli("data", "novel/", "--show", "--count", "3", "--json")
+    assert answer.status == 0
+    (drawing,) = drawings(json.loads(answer.out))
+    labels = [row[0] for row in drawing["table"]["rows"]]
+    assert labels == ["no link"] * 3 + ["link"] * 3
+    edges = {frozenset(row) for row in pl.read_csv(tmp_path / "novel" / "edges.csv").rows()}
+    pairs = [frozenset(row[1].split(" – ")) for row in drawing["table"]["rows"]]
+    assert [pair in {frozenset(e) for e in edges} for pair in pairs] == [False] * 3 + [True] * 3
+    answer = cli("data", "novel/", "--show", "target=faction")
+    assert answer.status == 2
+    assert "faction" in answer.said
 
 
 def test_a_waveform_has_the_range_of_its_samples() -> None:

@@ -99,3 +99,15 @@ def test_damaged_files_are_named(cli: Cli, every: Path) -> None:
 
 def test_every_example_can_be_tried() -> None:
     assert TRY.keys() == EXAMPLES.keys()
+
+
+def test_summaries_are_first_lines_of_docstrings(tmp_path: Path) -> None:
+    assert write_example("summaries.tsv", tmp_path)
+    lines = (tmp_path / "summaries.tsv").read_text(encoding="utf-8").splitlines()
+    rows = [tuple(line.split("\t")) for line in lines]
+    assert {len(row) for row in rows} == {2}
+    assert 1_800 < len(rows) == len({description for description, _ in rows})  # depends on the installed versions
+    summary = next(summary for description, summary in rows if description.startswith("load_iris: "))
+    assert summary == "Load and return the iris dataset (classification)."
+    assert all(summary.endswith(".") and 3 <= len(summary.split()) <= 14 for _, summary in rows)
+    assert all(11 <= len(description.split()) <= 41 for description, _ in rows)

@@ -48,13 +48,12 @@ def test_every_extra_has_its_libraries_and_all_has_every_extra() -> None:
     extras = project["optional-dependencies"]
     known: dict[str, set[str]] = {}
     for module, library in LIBRARIES.items():
-        if module != "matplotlib":  # Captum installs it
-            known.setdefault(library.extra, set()).add(DISTRIBUTIONS.get(module, module))
+        known.setdefault(library.extra, set()).add(DISTRIBUTIONS.get(module, module))
     assert known == {
         name: {one.partition(">")[0] for one in extras[name]} for name in set(extras) - {"all", "site", "test"}
     }
     (everything,) = extras["all"]
-    assert set(everything.removeprefix("cutaway[").removesuffix("]").split(",")) == set(known)
+    assert {*everything.removeprefix("cutaway[").removesuffix("]").split(","), "mlflow", "wandb"} == set(known)
 
 
 def test_a_library_is_imported_or_named_with_its_extra(without: Any) -> None:
@@ -84,6 +83,10 @@ def test_a_library_that_is_broken_is_not_called_missing(tmp_path: Path, monkeypa
         ("pycocotools", "detection", ("train", "fcos-resnet18-small", "scenes", "image_size=32", "--out", "run")),
         ("rdkit", "molecules", ("check", "gine", "molecules.csv", "target=mass", "smiles=smiles")),
         ("tensorboard", "tensorboard", ("train", "mlp", "wine", "tensorboard=true", "epochs=1", "--out", "run")),
+        ("wandb", "wandb", ("train", "mlp", "wine", "tracker=wandb", "epochs=1", "--out", "run")),
+        ("mlflow", "mlflow", ("train", "mlp", "wine", "tracker=mlflow", "epochs=1", "--out", "run")),
+        ("tensorboard", "tensorboard", ("train", "mlp", "wine", "tracker=tensorboard", "--out", "run")),
+        ("tensorboard", "tensorboard", ("check", "mlp", "wine", "tensorboard=true")),
         ("optuna", "search", ("search", "mlp", "wine", "trials=1")),
         ("starlette", "serve", ("serve", "run")),
         ("uvicorn", "serve", ("studio",)),

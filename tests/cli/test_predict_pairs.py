@@ -14,6 +14,7 @@ import torch
 from cutaway.apps.cli.runs import to_single_line
 from cutaway.core.errors import SettingError, printable
 from cutaway.runs.run import Run
+from cutaway.tasks.rouge import NAMES as ROUGE
 
 from .conftest import Answer
 from .test_bad_input import expect_rejection
@@ -104,7 +105,7 @@ def test_beams_are_asked_for(cli: Cli, run: str) -> None:
     assert cli("predict", run, "new.txt", "--num-beams", "3", "--length-penalty", "0").status == 0
     expect_rejection(cli("predict", run, "new.txt", "--num-beams", "0"), "num_beams=0", "at least 1")
     figures = [json.loads(cli("evaluate", run, "--json", *more).out) for more in ((), ("--num-beams", "3"))]
-    assert set(figures[0]) == set(figures[1]) == {"loss", "bleu", "token_error", "sequence_error"}
+    assert set(figures[0]) == set(figures[1]) == {"loss", "bleu", *ROUGE, "token_error", "sequence_error"}
     assert figures[0]["loss"] == figures[1]["loss"]
     assert all(f["bleu"]["low"] <= f["bleu"]["value"] <= f["bleu"]["high"] for f in figures)
 

@@ -14,8 +14,8 @@ import pytest
 
 from cutaway.apps.cli import main
 from cutaway.apps.course import check
-from cutaway.apps.course.answer_check import Result, check_file
-from cutaway.apps.course.exercises import NotYet, as_array, format_numbers, pair, same
+from cutaway.apps.course.answer_check import SECONDS, Result, check_file
+from cutaway.apps.course.exercises import RULES, NotYet, as_array, chapter, check_answer, format_numbers, pair, same
 from cutaway.core.errors import FileError, SettingError
 
 RIGHT = """
@@ -41,12 +41,53 @@ def by_name(found: list[Result]) -> dict[str, Result]:
 
 def test_a_file_is_told_what_is_right_wrong_and_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, RIGHT + "\ndef distance(w, b, x):\n    return w @ x + b\n")
-    assert main(["course", "check", "1", str(path)]) == 2
+    assert main(["course", "check", "1", str(path)]) == 1  # unfinished, and not misuse
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["right", "fires"]
     assert "divide by the length of w" in lines[1]
     assert lines[2].split() == ["missing", "correct", "define", "correct(w,", "b,", "x,", "t)"]
     assert lines[-1] == "1 of 6 are correct."
+
+
+def test_unfinished_answers_are_told_from_misuse(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    assert main(["course", "start", "18", str(path)]) == 0
+    assert main(["course", "check", "18", str(path)]) == 1
+    path.write_text("x = (\n", encoding="utf-8")
+    assert main(["course", "check", "18", str(path)]) == 2
+    assert main(["course", "check", "18", str(tmp_path / "absent.py")]) == 2
+    assert main(["course", "check", "99", str(path)]) == 2
+
+
+def test_an_answer_must_not_change_its_arguments() -> None:
+    def prune(w, fraction):  # type: ignore[no-untyped-def]
+        w.reshape(-1)[np.argsort(np.abs(w), axis=None)[: round(fraction * w.size)]] = 0
+        return w
+
+    def keep(thoughts, propose, value, breadth):  # type: ignore[no-untyped-def]
+        new = sorted((one for thought in thoughts for one in propose(thought)), key=value, reverse=True)[:breadth]
+        thoughts.append(0)
+        return new
+
+    for number, name, answer in ((19, "prune", prune), (18, "next_level", keep)):
+        exercise = next(one for one in chapter(number).exercises if one.name == name)
+        with pytest.raises(NotYet, match=r"changes the .* given"):
+            check_answer(exercise, answer)
+
+
+def test_the_rules_are_shown_before_an_answer_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["course", "18"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    path = tmp_path / "mine.py"
+    assert main(["course", "start", "18", str(path)]) == 0
+    stubs = " ".join(path.read_text(encoding="utf-8").split())
+    for text in (shown, stubs):
+        for one in chapter(18).exercises:
+            assert one.gives in text
+            assert one.level in text
+        for rule in ("must not be changed", "tolerance of 1e-6", "within 20 seconds", "returned as a tuple"):
+            assert rule in text
+    assert f"{SECONDS:g} seconds" in RULES
 
 
 def test_what_never_ends_or_ends_too_soon_is_one_answer_of_several(tmp_path: Path) -> None:
@@ -122,7 +163,7 @@ def test_what_is_typed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("01  The neuron")
     assert main(["course", "01", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["exercises"][0]["signature"] == "fires(w, b, x)"
-    for words in (["17"], ["check"], ["01", "answers.py"], ["check", "01", "a.py", "b.py"], ["check", "²", "a.py"]):
+    for words in (["20"], ["check"], ["01", "answers.py"], ["check", "01", "a.py", "b.py"], ["check", "²", "a.py"]):
         assert main(["course", *words]) == 2
     assert "Did you mean `course check` or `course start`?" in " ".join(capsys.readouterr().err.split())
 

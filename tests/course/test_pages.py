@@ -16,7 +16,10 @@ from cutaway.inference.sequence_decoding import prefix_beam
 from cutaway.nn.textbook.backprop import backward
 from cutaway.training.compression import FakeQuantization
 
+from ..scripts import DOCS, load
 from .pages import COURSE, run
+
+notebooks = load("course_notebooks", DOCS / "extensions" / "notebooks.py")
 
 
 @pytest.fixture(params=CHAPTERS, ids=lambda one: f"{one.number:02}")
@@ -54,6 +57,95 @@ def test_a_chapter_has_all_that_it_promises(chapter: Chapter) -> None:
         assert f"check({chapter.number}, {one.name})" in cell
 
 
+def test_a_chapter_begins_with_time_prerequisites_and_goals(chapter: Chapter) -> None:
+    page = run.PAGES[f"{chapter.number:02}"]
+    head = text_of(chapter).partition("```{code-cell}")[0]
+    assert f"\n\n**Time needed:** {run.time_words(page)}\n\n**Prerequisites:** " in head
+    goals = head.partition("**Learning goals.** After this chapter you can\n\n")[2].strip().split("\n- ")
+    assert 2 <= len(goals) <= 4
+    assert [int(n) for n in re.findall(r"\((\d\d)-", head.partition("**Prerequisites:**")[2])] == sorted(
+        int(n) for n in re.findall(r"\((\d\d)-", head.partition("**Prerequisites:**")[2])
+    )
+    assert all(int(n) < chapter.number for n in re.findall(r"\((\d\d)-", head.partition("**Prerequisites:**")[2]))
+
+
+def test_a_chapter_ends_with_a_recap_and_exercises_of_three_levels(chapter: Chapter) -> None:
+    text = text_of(chapter)
+    heads = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert heads[-4:] == ["What teaching gets wrong here", "Recap", "Exercises", "Further reading"]
+    recap = text.partition("\n## Recap\n")[2].partition("\n## ")[0]
+    assert 3 <= recap.count("\n- ") <= 8
+    exercises = text.partition("\n## Exercises\n")[2].partition("\n## ")[0]
+    parts = re.split(r"^### ", exercises, flags=re.MULTILINE)[1:]
+    for one, part in zip(chapter.exercises, parts, strict=False):
+        assert f"\n\n*{one.level.capitalize()}.* " in part
+        assert f"Returns: {one.gives}" in " ".join(part.split())  # every rule of the check
+    assert len(parts) == len(chapter.exercises) + 1
+    assert parts[-1].startswith("Open · ")
+    assert "*Open: without a check.*" in parts[-1]
+    assert "code-cell" not in parts[-1]
+
+
+# Classes and functions that a chapter is about; all other long cells that show nothing are folded.
+LESSONS = {(2, "def curve("), (3, "class Net"), (10, "class OneVector"), (14, "def rolled(")}
+
+
+def test_drawing_and_helpers_are_folded(chapter: Chapter) -> None:
+    _first, *cells = run.cells(run.PAGES[f"{chapter.number:02}"])
+    for cell in cells:
+        long = sum(bool(line.strip()) for line in cell.code.splitlines()) > 15
+        lesson = any(number == chapter.number and name in cell.code for number, name in LESSONS)
+        if long and "hide-" not in cell.options:
+            assert not re.search(r"\bax\w*\.|\bplt\.|\bframe\(", cell.code), f"line {cell.line} draws"
+            assert lesson or "print(" in cell.code, f"line {cell.line} shows nothing"
+
+
+def test_the_first_cell_names_what_the_chapter_needs(chapter: Chapter) -> None:
+    first = run.cells(run.PAGES[f"{chapter.number:02}"])[0]
+    lines = first.code.splitlines()
+    assert re.fullmatch(r"# .* pip install 'cutaway\[explain(,\w+)*\]'", lines[0])
+    assert lines[1].startswith("from cutaway.apps.course import ")
+    assert lines[2:4] == ["", "style()"]  # before Matplotlib is imported: it says what to install
+    assert not any("matplotlib" in line for line in lines[1:4])
+
+
+def test_without_matplotlib_one_sentence_says_what_to_install() -> None:
+    page = str(run.PAGES["01"])
+    asked = (
+        f"import sys; sys.path.insert(0, {str(COURSE)!r}); import run; from pathlib import Path; "
+        f"run.hide_other_packages(); run.run(Path({page!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1].endswith(
+        "Drawing the figures of the chapters needs Matplotlib, which is not installed: pip install 'cutaway[explain]'."
+    )
+
+
+def test_a_chapter_is_a_notebook(chapter: Chapter) -> None:
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("jupytext")
+    notebook = notebooks.to_notebook(text_of(chapter))
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    cells = run.cells(run.PAGES[f"{chapter.number:02}"])
+    assert [cell.source.strip() for cell in code] == [cell.code.strip() for cell in cells]
+    assert "pip install 'cutaway[explain" in code[0].source
+    for cell, made in zip(cells, code, strict=True):
+        folded = "hide-input" in cell.options or "hide-cell" in cell.options
+        assert made.metadata.get("jupyter", {}).get("source_hidden", False) is folded
+    links = re.findall(r"\]\(([^)#\s]+)", "".join(c.source for c in notebook.cells if c.cell_type == "markdown"))
+    assert all(link.startswith("http") for link in links), "a notebook stands alone: no relative links"
+
+
+@pytest.mark.slow
+def test_a_downloaded_notebook_runs(tmp_path: Path) -> None:
+    pytest.importorskip("jupytext")
+    client = pytest.importorskip("nbclient")
+    notebook = notebooks.to_notebook(text_of(CHAPTERS[0]))
+    client.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    assert any("fires: correct." in str(output) for cell in notebook.cells for output in cell.get("outputs", ()))
+
+
 def test_every_figure_is_said_in_words(chapter: Chapter) -> None:
     cells = run.cells(run.PAGES[f"{chapter.number:02}"])
     for cell in cells:
@@ -85,7 +177,7 @@ def test_a_chapter_runs_with_what_the_wheel_installs(chapter: Chapter) -> None:
 
 
 def test_only_what_the_wheel_installs_is_there() -> None:
-    brought = run.required_distributions()
+    brought = run.required_distributions(extras=frozenset({"explain"}))
     assert {"cutaway", "torch", "polars", "matplotlib", "scipy"} <= brought
     assert not {"pandas", "pytest", "gensim", "sphinx"} & brought
     asked = (

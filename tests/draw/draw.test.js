@@ -174,4 +174,6 @@ test("boxes stand where they are in an image that is not square, each told by it
   const [y] = all(svg, "image").map((image) => Number(image.attributes.y));
   assert.deepEqual(drawn.map(({ attributes: a }) => [a.x, a.y - y, a.width, a.height].map(Number)), [[0, 48, 96, 96], [96, 96, 96, 48]]);
   assert.deepEqual(targets[0].tip.slice(-2), ["cat, 91 % sure, right", "dog, missed"]);
+  const actual = gallery({ title: "Examples", items: [{ ...item, boxes: [{ ...boxes[1], kind: "actual" }] }] }, 400);
+  assert.deepEqual(actual.targets[0].tip.slice(-1), ["dog"]);
 });

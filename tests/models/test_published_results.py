@@ -67,6 +67,8 @@ def test_every_network_of_imagenet_has_a_result() -> None:
         "mobilenet-v2",
         "convnext-tiny",
         "efficientnet",
+        "nasnet-a-mobile",
+        "nasnet-a-large",
     ):
         for name, preset in presets().items():
             if name.startswith(family):

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from cutaway.core.spec import Tokens
 from cutaway.data.dataset_base import IGNORED
+from cutaway.tasks.rouge import NAMES, rouge_scores
 from cutaway.tasks.sequences import EDITS, LENGTH, NLL, TOKENS, SequenceToSequence, bleu, bleu_counts, edit_distances
 
 BEGIN, END = 2, 3
@@ -167,9 +168,12 @@ def test_sentences_are_held_to_what_was_written() -> None:
     texts = [["A dog runs in the snow"], ["A dog sleeps", "The dog runs"], ["A dog"]]
     kept = SENTENCES.summarize_outputs(outputs, target, decoded, texts=texts)
     found = SENTENCES.metrics(kept, target)
-    assert list(found) == ["loss", "bleu", "token_error", "sequence_error"]
+    assert list(found) == ["loss", "bleu", "rouge_1", "rouge_2", "rouge_l", "token_error", "sequence_error"]
     said = ["a dog runs in the snow", "a dog runs", ""]
     assert found["bleu"].value == pytest.approx(bleu(bleu_counts(said, texts, lower=True)))
+    scores = rouge_scores(said, texts)
+    assert [found[name].value for name in NAMES] == pytest.approx(scores.mean(0).tolist())
+    assert scores[:2].tolist() == [[1, 1, 1], [2 * 2 / 6, 2 * 1 / 4, 2 * 2 / 6]]
     assert found["bleu"].note == "no interval: fewer than 10 sentences"
     (signature,) = SENTENCES.details(kept, target)["signatures"].values()
     assert signature.startswith("nrefs:var|case:lc|eff:no|tok:13a|smooth:exp|version:")

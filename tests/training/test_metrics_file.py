@@ -17,8 +17,8 @@ from cutaway.training import callbacks as rows_module
 from cutaway.training import trainer as loop
 from cutaway.training.callbacks import is_due
 from cutaway.training.checkpoint import TrainingState
+from cutaway.training.run_folder import read_metrics
 from cutaway.training.trainer import Trainer
-from cutaway.views.run.documents import read_metrics
 
 from .conftest import rows
 

@@ -223,8 +223,12 @@ def one_logit() -> torch.nn.Module:
 
 def test_a_comparison_has_it_beside_one_with_two_logits(tmp_path: Path) -> None:
     given = {key: value for key, value in QUICK.items() if key != "seed"}
-    found = cutaway.compare([("one", one_logit), "logistic"], table(), seeds=2, out=tmp_path / "c", **given)
+    pair = [("one", one_logit), "logistic"]
+    found = cutaway.compare(pair, table(80), seeds=2, baselines=False, out=tmp_path / "c", **given)
     assert {"one", "logistic"} <= {row["name"] for row in found.results[0]["models"]}
+    difference = found.difference("one", "logistic")
+    assert difference is not None
+    assert difference["low"] <= difference["value"] <= difference["high"]
 
 
 def test_an_estimator_has_the_probabilities_of_both_classes() -> None:

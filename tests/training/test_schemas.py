@@ -19,8 +19,8 @@ from cutaway.data.synthetic.examples import spelled
 from cutaway.reports.run_report import build_report
 from cutaway.runs.train import train_model
 from cutaway.training.callbacks import Progress
-from cutaway.training.run_folder import read_evaluation, read_run
-from cutaway.views.run.documents import read_documents, read_metrics
+from cutaway.training.run_folder import read_evaluation, read_metrics, read_run
+from cutaway.views.run.documents import read_documents
 
 from ..cli import own_files
 

@@ -11,6 +11,7 @@ import torch
 import cutaway
 from cutaway.nn.position import rotary
 from cutaway.views import positions
+from cutaway.views.registry import suitable_views
 from cutaway.views.subject import Subject, open_model
 
 from ..small import small
@@ -99,6 +100,51 @@ def test_the_bias_at_a_distance_is_what_is_added_to_the_score(both: bool) -> Non
         for distance in (-9, -3, -1, 0, *((1, 6) if both else ())):
             assert by_distance[distance] == pytest.approx(float(added[head, 10, 10 + distance]), rel=1e-3)
     assert max(x for x, _ in series[0]["points"]) == (64 if both else 0)
+
+
+@pytest.mark.parametrize("heads", [4, 3])
+def test_the_linear_bias_is_what_the_model_adds_to_its_scores(heads: int) -> None:
+    model = cutaway.create_model(
+        "parallel-transformer", positions="alibi", layers=1, heads=heads, dim=24, context_length=40, vocab_size=9
+    )
+    ids = torch.ones(1, 12, dtype=torch.int64)
+    subject = open_model(model, ids, torch.ones_like(ids, dtype=torch.bool))
+    added: list[torch.Tensor] = []
+    block: Any = model.blocks[0]
+    hook = block.attention.register_forward_pre_hook(
+        lambda _, args, kwargs: added.append(kwargs["mask"]), with_kwargs=True
+    )
+    model(*subject.inputs)
+    hook.remove()
+    found = positions.draw_positions(subject)
+    bias = drawing(found, "ALiBi: bias")["series"]
+    weight = drawing(found, "ALiBi: factor")["series"]
+    assert [one["name"] for one in bias] == [f"head {h}" for h in range(heads)]
+    for head, (one, kept) in enumerate(zip(bias, weight)):
+        by_distance, factor = dict(map(tuple, one["points"])), dict(map(tuple, kept["points"]))
+        for distance in (-11, -4, -1, 0):
+            own = float(added[0][0, head, 11, 11 + distance])
+            assert by_distance[distance] == pytest.approx(own, rel=1e-3)
+            assert factor[distance] == pytest.approx(float(torch.tensor(own).exp()), rel=1e-2)
+    rows = {(at, what): value for _, at, what, value in found["table"]["rows"]}
+    for head in range(heads):
+        slope = rows[f"head {head}", "slope"]
+        assert slope == pytest.approx(-float(added[0][0, head, 11, 10]))
+        assert 2 ** -(1 / rows[f"head {head}", "distance that halves the weight, tokens"]) == pytest.approx(
+            float(torch.tensor(-slope, dtype=torch.float64).exp())
+        )
+    assert "the slopes are fixed" in found["summary"]
+    assert not any(d["title"].startswith("Rotation") for d in found["drawings"])
+
+
+def test_no_position_encoding_has_no_view() -> None:
+    def views(how: str) -> list[str]:
+        model = cutaway.create_model("parallel-transformer", positions=how, layers=1, heads=2, dim=16, vocab_size=9)
+        ids = torch.ones(1, 5, dtype=torch.int64)
+        return suitable_views(open_model(model, ids, torch.ones_like(ids, dtype=torch.bool)))
+
+    assert "positions" in views("alibi")
+    assert "positions" not in views("none")
 
 
 def test_rotations_are_those_of_queries_and_keys() -> None:

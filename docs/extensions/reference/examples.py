@@ -46,6 +46,8 @@ EXAMPLES = {
         'try:\n    cutaway.train("mlp", (X, y), lr=-1)\nexcept cutaway.CutawayError as error:\n'
         "    error.code  # CUT-101"
     ),
+    "cutaway.CutawayWarning": 'import warnings\nwarnings.simplefilter("ignore", cutaway.CutawayWarning)',
+    "cutaway.AnyName": 'import sys\nname = cutaway.AnyName(sys.argv[1] if sys.argv[1:] else "mlp")',
     "cutaway.Callback": (
         "class PrintLoss(cutaway.Callback):\n    def on_epoch_end(self, state):\n        print(state.epoch)\n\n"
         'fitted = cutaway.train("mlp", (X, y), epochs=1, callbacks=[PrintLoss()])'

@@ -20,7 +20,7 @@ class CutawayError(Exception):
     """Base class of the errors that a user can fix.
 
     `str(error)` is one paragraph with the problem, its place and the fix. Words of more than 300 characters, such as a
-    setting of thousands of digits, are shortened to their ends. A traceback ends with the code.
+    setting of thousands of digits, are shortened to their ends.
 
     Args:
         args: The message.
@@ -35,8 +35,6 @@ class CutawayError(Exception):
         super().__init__(*args)
         if code:
             self.code = code
-        if self.code:
-            self.add_note(code_line(self.code))
 
     def __str__(self) -> str:
         return re.sub(r"\S{301,}", lambda word: shorten(word[0]), super().__str__())
@@ -47,7 +45,7 @@ class CutawayError(Exception):
 
 
 def code_line(code: str) -> str:
-    """Return the last line of an error in the terminal and in a traceback."""
+    """Return the last line of an error in the terminal."""
     return f"{code}: `cutaway help {code}` explains it."
 
 
@@ -57,6 +55,10 @@ def _again(kind: type[CutawayError], args: tuple[Any, ...], more: dict[str, Any]
     error.args = args
     error.__dict__.update(more)
     return error
+
+
+class CutawayWarning(UserWarning):
+    """Class of all warnings, for filters such as `warnings.filterwarnings("ignore", category=CutawayWarning)`."""
 
 
 class UnknownName(CutawayError, LookupError):

@@ -29,6 +29,7 @@ LIBRARIES = {  # by import name
     "captum": Library("Captum", "explain"),
     "jiwer": Library("jiwer", "audio"),
     "matplotlib": Library("Matplotlib", "explain"),
+    "mlflow": Library("MLflow", "mlflow"),
     "onnx": Library("ONNX", "export"),
     "onnxruntime": Library("ONNX Runtime", "export"),
     "onnxscript": Library("ONNX Script", "export"),
@@ -37,12 +38,14 @@ LIBRARIES = {  # by import name
     "pycocotools": Library("pycocotools", "detection"),
     "rdkit": Library("RDKit", "molecules"),
     "sacrebleu": Library("sacreBLEU", "translation"),
+    "shtab": Library("shtab", "completion"),
     "soundfile": Library("soundfile", "audio"),
     "starlette": Library("Starlette", "serve"),
     "tensorboard": Library("TensorBoard", "tensorboard"),
     "torch_pruning": Library("Torch-Pruning", "prune"),
     "umap": Library("umap-learn", "umap"),
     "uvicorn": Library("Uvicorn", "serve"),
+    "wandb": Library("Weights & Biases", "wandb"),
 }
 
 

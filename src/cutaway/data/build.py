@@ -23,6 +23,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import torch
 
 from ..core.files import MEBIBYTE, open_regular
 from ..core.spec import ImageSpec
@@ -45,6 +46,7 @@ class DataSource:
     source: str  # as the user gave it
     fingerprint: str  # sha256 of the content that was read
     notes: Sequence[str] = ()  # messages about it for the user
+    weights: npt.NDArray[np.float64] | None = None  # sample weights of all examples, (n,)
 
     @classmethod
     def of_file(cls, path: Path) -> DataSource:
@@ -190,4 +192,7 @@ def build_dataset(
         columns=list(columns),
         augment=make_augment(settings, spec, mean, std),
         distributions=distributions,
+        weights=None
+        if origin.weights is None or isinstance(split, str)
+        else torch.from_numpy(origin.weights[split["train"]]),
     )

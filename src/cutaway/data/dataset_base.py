@@ -306,6 +306,7 @@ class DataSet:
     licence: str = ""
     distributions: Callable[[], list[dict[str, Any]]] = list  # distributions of a table's columns, computed on demand
     tasks: Tasks | None = None  # division of the examples into tasks for continual learning
+    weights: Tensor | None = None  # sample weights of the training split, (n,) float64
 
     @property
     def findings(self) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import (
+    DataError,
     DataMismatchError,
     MissingFileError,
     UnknownName,
@@ -17,6 +18,7 @@ from ..core.errors import (
     join,
 )
 from ..core.files import exists, reject_address
+from ..core.plugins import add_plugins, reject_duplicates
 from ..core.spec import ANY_SIZE, Classes, ImageSizes, Mask, Target, Value
 from .audio.audio_files import is_transcribed
 from .dataset_base import DataSet
@@ -49,6 +51,20 @@ NAMED: dict[str, NamedSet] = {name: named for module in MODULES for name, named 
 OPENERS: dict[str, Callable[[Request], DataSet]] = {
     name: opener for module in MODULES for name, opener in module.OPENERS.items()
 }
+
+
+def _add_module(_: str, module: Any) -> None:
+    """Add the data sets of another package: a module with `NAMED` and `OPENERS`."""
+    named, openers = module.NAMED, module.OPENERS
+    wrong = [name for name, one in named.items() if not isinstance(one, NamedSet) or not callable(openers.get(name))]
+    if wrong or not named:
+        raise DataError(f"{wrong[0] if wrong else 'it'} needs a NamedSet in NAMED and a function in OPENERS.")
+    reject_duplicates("data set", named, NAMED)
+    NAMED.update(named)
+    OPENERS.update({name: openers[name] for name in named})
+
+
+add_plugins("cutaway.datasets", _add_module)
 
 
 def where(name: str) -> Path | None:

@@ -1,5 +1,5 @@
 // Gallery of examples, each with its image or columns and a caption of its prediction. Bounding boxes are drawn over an
-// image: thin for correct, thick for wrong, dashed for missed objects.
+// image: thin for correct and actual, thick for wrong, dashed for missed objects.
 
 import { heading } from "./axes.js";
 import { canvas, wrapLines, shorten, svg } from "./dom.js";
@@ -7,7 +7,7 @@ import { sizeOf } from "./png.js";
 
 /**
  * @typedef {{ box: number[], name: string, score: number | null, kind: string }} Box fractions of the image's sides:
- *   left, top, right, bottom; `kind`: right, wrong or missed
+ *   left, top, right, bottom; `kind`: right, wrong, missed or actual, without a prediction
  * @typedef {{ name: string, image: string | null, words: string, note: string, lines: string[], boxes?: Box[] }} Item
  * @typedef {{ title: string, items: Item[], size?: [number, number] }} Gallery `size`: of an image, width and height
  */
@@ -100,5 +100,6 @@ function boxes(item, x, y, side) {
 
 /** Return a description of a box. @param {Box} box */
 function describeBox({ name, score, kind }) {
+  if (kind === "actual") return name;
   return score === null ? `${name}, missed` : `${name}, ${Math.round(100 * score)} % sure, ${kind}`;
 }

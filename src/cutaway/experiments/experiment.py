@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import html
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import torch
 
 from ..core.errors import AlreadyExistsError, FileError, NotARunError, ResumeError, printable
 from ..core.files import exists, is_temp_file, read_json, reject_address
+from ..core.log import log
 from ..core.version import __version__
 from ..data.dataset_base import DataSet
 from ..data.open_data import open_validated
@@ -123,7 +123,7 @@ def fixed_threads(count: int | None = None) -> Iterator[None]:
 
 
 class ExperimentProgress:
-    """Progress of a comparison or a search: lines on standard error."""
+    """Progress of a comparison or a search: lines, which are messages of the logger "cutaway"."""
 
     def __init__(self, shown: bool = True) -> None:
         self.shown = shown
@@ -133,9 +133,8 @@ class ExperimentProgress:
         self._line(f"note: {sentence}")
 
     def _line(self, text: str, style: str = "") -> None:
-        del style  # plain text
         if self.shown:
-            print(printable(text), file=sys.stderr, flush=True)
+            log(printable(text), style=style)
 
 
 class Experiment:

@@ -153,6 +153,10 @@ class BaseModel(nn.Module):
         embeddings = ((name, module) for name, module in self.named_modules() if isinstance(module, nn.Embedding))
         return {name: module.weight for name, module in embeddings if name.endswith("positions")}
 
+    def position_slopes(self) -> Tensor | None:
+        """Return ALiBi's slope of each head, (heads,), or None for a model without linear biases."""
+        return None
+
     def initialize_from(self, images: Tensor) -> None:
         """Initialize data-dependent weights from training images (N, C, H, W), before the first step."""
 

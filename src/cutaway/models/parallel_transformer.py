@@ -52,7 +52,7 @@ from ..core.spec import TextSpec
 from ..nn.attention import BilinearAttention, MultiHeadAttention
 from ..nn.kv_cache import Cache, LayerCache, position_ids_and_mask
 from ..nn.masks import causal_mask, last_token, normalize_padding_mask
-from ..nn.position import BASE, Rotation, alibi, rotation, sinusoids
+from ..nn.position import BASE, Rotation, alibi, alibi_slopes, rotation, sinusoids
 from ..nn.transformer import MLP, Unembedding
 from .base import CausalLanguageModel
 from .card import Card, Divergence, Published
@@ -237,6 +237,10 @@ class ParallelTransformer(CausalLanguageModel):
         if self.config.positions == "sinusoids":
             return {"sinusoids": sinusoids(torch.arange(num_positions), self.config.dim, base=self.config.base)}
         return super().position_tables(num_positions)
+
+    def position_slopes(self) -> Tensor | None:
+        """Return the slopes of positions=alibi, (heads,); None for other positions."""
+        return alibi_slopes(self.config.heads) if self.config.positions == "alibi" else None
 
     def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the input of the head: each token, (N, T, dim), or for classes the last real token, (N, dim)."""

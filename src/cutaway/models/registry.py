@@ -1,6 +1,7 @@
 """The model registry. Every module of this package that has `PRESETS` is one model family.
 
-A new family is one new file in this package; nothing is registered by hand.
+A new family is one new file in this package; nothing is registered by hand. Other packages add families by entry points
+of the group `cutaway.models`, whose objects are such modules.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
@@ -22,9 +23,13 @@ from torch import nn
 from ..core.config import as_text, parse
 from ..core.errors import IncompatibleSettingError, ModelError, SettingError, UnknownName, join, shorten
 from ..core.memory_budget import FRACTION, reject_too_large
+from ..core.plugins import add_plugins, reject_duplicates
 from ..core.spec import Classes, Episodes, ImageSizes, ImageSpec, NextToken, Spec, Target, Unlabelled
 from .base import BaseModel
 from .card import Card, PresetCard
+
+if TYPE_CHECKING:
+    from ..core.typed_names import AnyName, PresetName
 
 # Names of Config fields before 0.7, and their names now in the different families. An error for an old name states the
 # new one, and models saved before 0.7 can be loaded. To be dropped at 1.0.
@@ -273,7 +278,7 @@ class Preset:
 
 @functools.cache
 def presets() -> dict[str, Preset]:
-    """Return all presets by name, in the order of the files and of their PRESETS."""
+    """Return all presets by name, in the order of the files and of their PRESETS, and then those of other packages."""
     found: dict[str, Preset] = {}
     for file in _model_files():
         for name, one in presets_in_module(file).items():
@@ -282,6 +287,18 @@ def presets() -> dict[str, Preset]:
                     f"two files have a preset {name}: {found[name].module.__name__} and {one.module.__name__}"
                 )
             found[name] = one
+
+    def add(name: str, module: Any) -> None:
+        own = _presets_of(module)
+        if not own:
+            raise ModelError(f"{name} needs PRESETS, a dictionary from names to configs.")
+        for one in own.values():
+            if not (one.takes and one.targets and one.card):  # read here, so that their errors are this plugin's
+                raise ModelError(f"{one.name} needs takes, targets and a CARD.")
+        reject_duplicates("model", own, found)
+        found.update(own)
+
+    add_plugins("cutaway.models", add)
     return found
 
 
@@ -312,7 +329,11 @@ def _model_files() -> list[str]:
 @functools.cache
 def presets_in_module(file: str) -> dict[str, Preset]:
     """Return the presets of one module; an empty dictionary if it is not a model file."""
-    module = importlib.import_module(f"{__package__}.{file}")
+    return _presets_of(importlib.import_module(f"{__package__}.{file}"))
+
+
+def _presets_of(module: ModuleType) -> dict[str, Preset]:
+    """Return the presets of a module, an empty dictionary if it has none. Raises ModelError if it is incomplete."""
     of_file = getattr(module, "PRESETS", {})
     missing = [part for part in ("Config", "Model", "CARD") if not hasattr(module, part)]
     if of_file and missing:
@@ -361,7 +382,7 @@ def _format_presets(found: Sequence[Preset], kind: str) -> str:
     return f"{names}, … (`cutaway list --takes {kind}` lists all of this kind)"
 
 
-def list_models(family: str | None = None, takes: str | None = None) -> list[str]:
+def list_models(family: str | None = None, takes: str | None = None) -> list[PresetName]:
     """List the names of the presets.
 
     Args:
@@ -380,13 +401,13 @@ def list_models(family: str | None = None, takes: str | None = None) -> list[str
         if given is not None and given not in known:
             raise UnknownName(what, str(given), known)
     return [
-        p.name
+        cast("PresetName", p.name)
         for p in presets().values()
         if (family is None or p.card.card.family == family) and (takes is None or takes in p.takes)
     ]
 
 
-def create_model(name: str, **settings: Any) -> nn.Module:
+def create_model(name: PresetName | AnyName, **settings: Any) -> nn.Module:
     """Create a preset with freshly initialized weights: `create_model("resnet18", num_classes=10, in_channels=1)`.
 
     The weights are initialized from torch's random state; `torch.manual_seed` makes them reproducible.
@@ -406,7 +427,7 @@ def create_model(name: str, **settings: Any) -> nn.Module:
     return found.build(found.configure(settings=settings))
 
 
-def card(name: str) -> PresetCard:
+def card(name: PresetName | AnyName) -> PresetCard:
     """Return the card of a preset: source, parameter counts, reference implementation and divergences.
 
     Args:

@@ -42,6 +42,8 @@ from ..tasks.task import Task
 from ..training.device import DeviceContext
 from ..training.evaluation import evaluate_split, evaluation_batch_size, mirrored_outputs, sequential_batches
 
+Prediction = dict[str, str | float | None]  # one row: the columns by name, such as a class and probabilities
+
 
 def reject_beams(spec: Spec, num_beams: int | None, length_penalty: float | None) -> None:
     """Raise SettingError for settings of beam search if the run does not decode, or does not have that setting."""

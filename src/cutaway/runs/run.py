@@ -8,13 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
 from pathlib import Path
 from typing import Any, Unpack
 
+import polars as pl
 import torch
 from PIL import Image
 from torch import Tensor, nn
 
 from ..checkpoints.word_vectors import Vectors
 from ..core import spec as specs
-from ..core.errors import DataError, IncompatibleSettingError, NotEnoughDataError, SettingError, UnsupportedDataError
+from ..core.errors import (
+    CutawayError,
+    CutawayWarning,
+    DataError,
+    IncompatibleSettingError,
+    NotEnoughDataError,
+    SettingError,
+    UnsupportedDataError,
+)
 from ..core.spec import Context, Episodes, Links, Masked, Noise, Transcript
 from ..data.dataset_base import Split, inverse_transform
 from ..data.graphs.splits import LinkSplit
@@ -35,8 +44,10 @@ from ..tasks.sequences import SequenceToSequence
 from ..training.evaluation import SplitOutputs, evaluate_split, evaluate_tasks, evaluation_batch_size
 from ..training.objectives.supervised import AttackedSplit
 from ..training.output_check import reject_too_long_transcripts
+from ..training.run_folder import Cell, read_evaluation, read_metrics
 from ..training.trained_run import TrainedRun
 from .predict import (
+    Prediction,
     classify_by_support,
     evaluate_episodes,
     fill_masks,
@@ -48,10 +59,54 @@ from .predict import (
     reject_beams,
     reject_method,
 )
+from .summary import run_html, run_text
 
 
 class Run(TrainedRun):
-    """A trained run, opened from its folder. Every property is read on first use."""
+    """A trained run, opened from its folder. Every property is read on first use.
+
+    A notebook shows its score with the interval, its learning curves and its worst mistakes; `print(run)` the score.
+    """
+
+    @property
+    def history(self) -> pl.DataFrame:
+        """Return the learning curves as a data frame with one row for each finished epoch.
+
+        The columns are those of metrics.csv: epoch, step, lr, train_loss, the validation metrics such as val_accuracy,
+        and seconds. Values at the end of each epoch are null if there is no validation split.
+
+        Raises:
+            FileError: If metrics.csv is damaged.
+        """
+        rows = self._epochs()
+        whole = {"epoch": pl.Int64, "step": pl.Int64}
+        names = list(rows[0]) if rows else [*whole, "lr", "train_loss", "seconds"]
+        values = {
+            name: [float(cell) if isinstance(cell := row.get(name), str) else cell for row in rows] for name in names
+        }
+        return pl.DataFrame(
+            [pl.Series(name, values[name], pl.Float64).cast(whole.get(name, pl.Float64)) for name in names]
+        )
+
+    def _epochs(self) -> list[dict[str, Cell]]:
+        """Return the last row of metrics.csv for each finished epoch."""
+        last = {row["epoch"]: row for row in read_metrics(self.folder / "metrics.csv")}
+        done = self.about.get("epochs_done")
+        return [row for epoch, row in last.items() if done is None or (isinstance(epoch, float) and epoch <= done)]
+
+    def __str__(self) -> str:
+        try:
+            return run_text(str(self.folder), self.about, read_evaluation(self.folder))
+        except CutawayError:  # such as a folder that was deleted
+            return repr(self)
+
+    def _repr_html_(self) -> str:
+        """Return score, learning curves and worst mistakes for a notebook."""
+        return run_html(str(self.folder), self.about, read_evaluation(self.folder), self._epochs())
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show the summary in IPython's terminal."""
+        printer.text(repr(self) if cycle else str(self))
 
     def evaluate(
         self,
@@ -130,7 +185,7 @@ class Run(TrainedRun):
         num_beams: int | None = None,
         length_penalty: float | None = None,
         support: str | Path | None = None,
-    ) -> list[dict[str, Any]]:
+    ) -> list[Prediction]:
         """Predict new files or rows, prepared like the training split.
 
         Values that the training split did not have, such as a new category, are reported as warnings.
@@ -181,7 +236,7 @@ class Run(TrainedRun):
         if len(split):
             results = self.results(split, decodes=True, num_beams=num_beams, length_penalty=length_penalty)
         if results and (rows_of := getattr(self.task, "prediction_rows", None)) is not None:
-            found: list[dict[str, Any]] = rows_of(results.outputs, split, self.preprocessing)
+            found: list[Prediction] = rows_of(results.outputs, split, self.preprocessing)
             return found
         rows = self.task.predictions(inverse_transform(split, results.outputs)) if results else []
         for i in getattr(split, "empty", ()):
@@ -513,4 +568,4 @@ class Run(TrainedRun):
 def _emit_notes(split: Split, stacklevel: int) -> None:
     """Emit each note on new data as a warning."""
     for sentence in getattr(split, "notes", ()):
-        warnings.warn(sentence, stacklevel=stacklevel)
+        warnings.warn(sentence, CutawayWarning, stacklevel=stacklevel)

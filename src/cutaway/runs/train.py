@@ -8,7 +8,6 @@ import json
 import math
 import os
 import platform
-import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -36,6 +35,7 @@ from ..core.errors import (
     printable,
 )
 from ..core.files import RUN, is_unmoved, write_json
+from ..core.log import log
 from ..core.spec import Unlabelled
 from ..core.version import __version__
 from ..data.dataset_base import IN_MEMORY, DataSet
@@ -80,6 +80,7 @@ from ..training.run_folder import (
     write_evaluation,
 )
 from ..training.setup import TrainingSetup, resolve_config, setup_training
+from ..training.trackers import build_tracker, end_tracker, require_tracker, start_tracker
 from ..training.trainer import Trainer
 from .evaluation import evaluation_document, perceptron_summary
 from .run import Run
@@ -89,7 +90,7 @@ LENGTH_SETTINGS = ("epochs", "max_steps", "minutes", "patience")
 ADAPTER = "adapter"  # folder next to the model with the LoRA weights alone
 MAY_CHANGE = (
     *LENGTH_SETTINGS, "save_minutes", "workers", "threads", "processes", "parallel", "tensor_parallel", "recompute",
-    "max_restarts", "device", "tensorboard", "memory_fraction",
+    "max_restarts", "device", "tensorboard", "tracker", "memory_fraction",
 )  # fmt: skip
 WORKER = "cutaway.runs.worker"
 UNNAMED = "A model and data are needed: cutaway train MODEL DATA. `cutaway list` shows the models."
@@ -118,7 +119,9 @@ def train_model(
     if model is not None and not isinstance(model, str):
         model = preset_for(model).custom_module  # type: ignore[attr-defined]  # it is a CustomPreset, since others are rejected
     source, callbacks = to_source(source)[0], check_callbacks(callbacks)
-    several = process_settings(given, Run(resume).about["settings"] if resume is not None else {})
+    known = Run(resume).about["settings"] if resume is not None else {}
+    several = process_settings(given, known)
+    require_tracker(given, known)
     if not is_launched() and several.processes == 1:
         return _train_in_process(model, source, given, out, resume, progress, overwrite, judged, callbacks)
     name = launch_id() or uuid.uuid4().hex
@@ -158,6 +161,7 @@ def train_model(
             "out": None if out is None else str(out),
             "resume": None if resume is None else str(resume),
             "overwrite": overwrite,
+            "shown": progress is None or progress.shown,
         }
         return Run(launch(WORKER, asked, name, several.processes, several.max_restarts))
     except LostProcess as lost:
@@ -226,7 +230,7 @@ def _train_in_process(
                 for sentence in (
                     ready.data.findings if progress is None or progress.shown else ()
                 ):  # before training starts
-                    print(printable(f"Found in the data: {sentence}"), file=sys.stderr, flush=True)
+                    log(printable(f"Found in the data: {sentence}"))
                 return folder
 
             folder = rank_zero_only(create_folder)
@@ -276,44 +280,52 @@ def _train_in_folder(
     if writes and not goes_on:
         write_json(folder / "run.json", about)
 
-    with progress as bar, TensorBoardWriter(folder, writes and ready.settings.tensorboard) as board:
-        for sentence in notes:
-            bar.note(sentence)
+    tracker = build_tracker(ready.settings.tracker) if writes else None
+    events = writes and (ready.settings.tracker == "tensorboard" or ready.settings.tensorboard)
+    with contextlib.ExitStack() as session:
+        with progress as bar, TensorBoardWriter(folder, events) as board:
+            for sentence in notes:
+                bar.note(sentence)
 
-        log = MetricsFile(folder / "metrics.csv")
-        trainer = Trainer(
-            ready.model, ready.data, ready.task, ready.settings, ready.place, folder / "checkpoints", bar,
-            callbacks=callbacks, loggers=[board, log] if writes else [], teacher=ready.teacher, deferred=ready.deferred,
-        )  # fmt: skip
-        if not goes_on:
-            trainer.begin()
-        else:
-            trainer.resume()
-            if trainer.state.run not in ("", known):
-                raise WeightsMismatchError(
-                    f"{latest_checkpoint(folder / 'checkpoints')} is the checkpoint of another run, of other data or"
-                    " with other settings. Resume with the run's own checkpoint, from a copy of its folder, or start a"
-                    " new run."
-                )
-            reject_missing(callbacks, trainer.state.callbacks)
-            if writes:  # the checkpoint has been loaded
+            rows = MetricsFile(folder / "metrics.csv")
+            loggers = [board, rows] if tracker is None else [board, rows, tracker]
+            trainer = Trainer(
+                ready.model, ready.data, ready.task, ready.settings, ready.place, folder / "checkpoints", bar,
+                callbacks=callbacks, loggers=loggers if writes else [], teacher=ready.teacher, deferred=ready.deferred,
+            )  # fmt: skip
+            if not goes_on:
+                trainer.begin()
+            else:
+                trainer.resume()
+                if trainer.state.run not in ("", known):
+                    raise WeightsMismatchError(
+                        f"{latest_checkpoint(folder / 'checkpoints')} is the checkpoint of another run, of other data "
+                        "or with other settings. Resume with the run's own checkpoint, from a copy of its folder, or "
+                        "start a new run."
+                    )
+                reject_missing(callbacks, trainer.state.callbacks)
+                if writes:  # the checkpoint has been loaded
+                    write_json(folder / "run.json", about)
+                trainer.state.resumed += 1
+                if any(before["settings"].get(key) != settings[key] for key in LENGTH_SETTINGS):
+                    trainer.state.stopped = ""
+            trainer.state.run = known
+            rank_zero_only(lambda: start_tracker(tracker, folder, about))
+            session.enter_context(end_tracker(tracker, folder))
+            if tracker is not None:
                 write_json(folder / "run.json", about)
-            trainer.state.resumed += 1
-            if any(before["settings"].get(key) != settings[key] for key in LENGTH_SETTINGS):
-                trainer.state.stopped = ""
-        trainer.state.run = known
-        try:
-            state = trainer.fit()
-        except Interrupted:
-            if writes:
-                save_run(folder, about, ready, trainer.state, "interrupted")
-            raise
-        finally:
-            if writes:
-                log.write(trainer.state)
-    if writes:  # evaluates without the other processes
-        ready.place = single_process_context(ready.place, ready.model, ready.settings.memory_fraction)
-        save_run(folder, about, ready, state, "finished", trainer.mean, judged)
+            try:
+                state = trainer.fit()
+            except Interrupted:
+                if writes:
+                    save_run(folder, about, ready, trainer.state, "interrupted")
+                raise
+            finally:
+                if writes:
+                    rows.write(trainer.state)
+        if writes:  # evaluates without the other processes
+            ready.place = single_process_context(ready.place, ready.model, ready.settings.memory_fraction)
+            save_run(folder, about, ready, state, "finished", trainer.mean, judged)
 
 
 def run_document(ready: TrainingSetup, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,13 +12,15 @@ from pathlib import Path
 
 from ..core.errors import CutawayError
 from ..distributed.launch import AGENT, FOUND, STOPPED, rank, write_failure, write_message
+from ..training.callbacks import Progress
 from .train import train_model
 
 
 def main(folder: Path) -> int:
     """Train as the folder specifies, and write the run's folder or the error there. Returns the exit status."""
     try:
-        run = train_model(**json.loads((folder / "asked.json").read_text()))
+        asked = json.loads((folder / "asked.json").read_text())
+        run = train_model(progress=Progress(shown=asked.pop("shown") and rank() == 0), **asked)
     except CutawayError as error:
         write_failure(folder, error)
         return 2

@@ -26,6 +26,7 @@ bootstrap resamples and random signs that all compared models share.
 from __future__ import annotations
 
 import functools
+import html
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -71,6 +72,11 @@ class Metric:
 
     def __repr__(self) -> str:
         return f"Metric({self.value:.4g}, low={self.low:.4g}, high={self.high:.4g})"
+
+    def _repr_html_(self) -> str:
+        """Return the score and its interval for a notebook."""
+        sure = self.note or f"95 % interval {self.low:.4g} to {self.high:.4g}"
+        return f'<b>{self.value:.4g}</b> <span style="opacity: 0.7">{html.escape(sure)}</span>'
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values: null for numbers that are not finite, and `note` only if there is one."""

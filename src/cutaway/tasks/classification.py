@@ -65,13 +65,17 @@ class Classification:
         """Return the loss summed over the batch, (); targets are classes (N,) or class probabilities (N, K)."""
         if outputs.requires_grad and self.loss_name == "cross_entropy":
             return self._cross_entropy(outputs, target, reduction="sum")
-        return _some_at_a_time(self._training_losses, outputs, target).sum()
+        return _some_at_a_time(self.training_losses, outputs, target).sum()
 
     def loss_denominator(self, target: Tensor) -> float:
         """Return the number of examples in the batch, or the sum of their class weights."""
+        return len(target) if self.class_weights is None else self.example_weights(target).sum().item()
+
+    def example_weights(self, target: Tensor) -> Tensor:
+        """Return the weight of each example by its class, (N,), which is 1 without class weights."""
         if self.class_weights is None:
-            return len(target)
-        return losses.example_weights(target, self.class_weights.to(target.device)).sum().item()
+            return torch.ones(len(target), device=target.device)
+        return losses.example_weights(target, self.class_weights.to(target.device))
 
     def losses(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the loss of each example, (N,)."""
@@ -174,7 +178,7 @@ class Classification:
         """Return the reported loss of each example, (N,): neither smoothed nor weighted."""
         return losses.LOSSES[self.loss_name](outputs, self._as_loss_wants(outputs, target))
 
-    def _training_losses(self, outputs: Tensor, target: Tensor) -> Tensor:
+    def training_losses(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the training loss of each example, (N,)."""
         if self.loss_name != "cross_entropy":
             return self._reported_losses(outputs, target)

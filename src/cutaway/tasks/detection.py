@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..core.errors import CutawayWarning
 from ..core.spec import Boxes
 from ..data.dataset_base import IGNORED, Split
 from ..data.folders import NAMED_AT_MOST
@@ -190,7 +191,7 @@ class Detection:
         if without:
             some = ", ".join(without[:NAMED_AT_MOST]) + (", …" if len(without) > NAMED_AT_MOST else "")
             images = "1 image" if len(without) == 1 else f"{len(without):,} images"
-            warnings.warn(f"No objects were detected in {images}: {some}.", stacklevel=3)
+            warnings.warn(f"No objects were detected in {images}: {some}.", CutawayWarning, stacklevel=3)
         return rows
 
     def confident_boxes(self, rows: Tensor) -> Tensor:

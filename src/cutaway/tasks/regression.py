@@ -42,6 +42,14 @@ class Regression:
         """Return the loss of each example, (N,), on the standardized scale."""
         return losses.LOSSES[self.loss_name](outputs, target[:, None])
 
+    def training_losses(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Return the training loss of each example, (N,)."""
+        return self.losses(outputs, target)
+
+    def example_weights(self, target: Tensor) -> Tensor:
+        """Return the weight of each example, (N,): 1."""
+        return target.new_ones(len(target))
+
     def values(self, outputs: Tensor) -> Tensor:
         """Return the prediction in the target's units, (N,) float64."""
         return self.in_units(outputs[:, 0])

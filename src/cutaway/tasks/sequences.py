@@ -1,9 +1,10 @@
-"""Sequence-to-sequence and captioning tasks: decoding, edit distance, and BLEU.
+"""Sequence-to-sequence and captioning tasks: decoding, edit distance, BLEU and ROUGE.
 
 Outputs (N, S, V) are logits of the next token after each target token. The model's own answer is decoded token by token
 (`cutaway.inference`) and compared with the reference by the edit distance: the smallest number of insertions, deletions
 and replacements of tokens (V. I. Levenshtein, 1966), per token of the reference. For phonemes this is the phoneme error
-rate. With several references the nearest one counts. Sentences are also compared as text, by BLEU.
+rate. With several references the nearest one counts. Sentences are also compared as text, by BLEU and ROUGE
+(`rouge.py`).
 
 Captions are compared with all captions of their image. Their metrics include the fraction of images whose caption
 equals a reference word for word. A caption's probability is the product of those of its words and its end; words that a
@@ -40,6 +41,7 @@ from ..core.spec import Tokens
 from ..data.dataset_base import IGNORED
 from ..statistics.intervals import Metric, fraction, jackknife, proportion, ratio
 from .language import TokenLoss
+from .rouge import NAMES, rouge_metric, rouge_scores
 
 NONE = -1  # padding after the end of a decoded sequence
 NEVER = -2  # replaces an unknown token of a reference: no decoded token equals it
@@ -50,7 +52,8 @@ COUNTS = 2 + 2 * ORDER + 1  # predicted tokens, reference tokens, correct and al
 # Stored columns of an example. If it was decoded there are more, followed by the ids.
 NLL, TOKENS, EDITS, LENGTH, LOG_P = range(5)
 BLEU = slice(LOG_P + 1, LOG_P + 1 + COUNTS)  # NaN where the references are not sentences
-DECODED = slice(BLEU.stop, None)
+ROUGE = slice(BLEU.stop, BLEU.stop + len(NAMES))  # NaN too
+DECODED = slice(ROUGE.stop, None)
 Texts = Sequence[Sequence[str]]  # all references of each example, as text
 Answers = Sequence[Sequence[Sequence[int]]]  # all references of each example, as ids without `end`
 
@@ -88,7 +91,7 @@ class SequenceToSequence(TokenLoss):
 
         These are the summed negative log probability of its tokens and their number, (N, 2). With `decoded` (N, L)
         there are also the edit distance to the nearest reference, its length, `log_p` (N,) of the decoded answer, the
-        BLEU statistics, and the decoded ids, padded with NONE: (N, 5 + COUNTS + L).
+        BLEU statistics, the ROUGE scores, and the decoded ids, padded with NONE: (N, 8 + COUNTS + L).
 
         `references` are the correct answers of each example, where the target is not the only one. `texts` are these as
         text, where they are sentences. New examples have an empty target and no reference; only their decoded ids are
@@ -103,7 +106,7 @@ class SequenceToSequence(TokenLoss):
             answers = references if references is not None else [[ids] for ids in self._own(target)]
             known = log_p if log_p is not None else nll.new_full((len(decoded),), math.nan)
             kept += [self._nearest(decoded, answers).to(decoded.device), known[:, None]]
-            kept += [self._counts(decoded, texts), decoded]
+            kept += [self._text_scores(decoded, texts), decoded]
         exact = torch.promote_types(nll.dtype, torch.float32)  # half precision cannot represent ids
         return torch.cat([column.to(exact) for column in kept], 1)
 
@@ -117,14 +120,16 @@ class SequenceToSequence(TokenLoss):
         """Return the loss per token, and the metrics of decoded answers.
 
         These are the edits per reference token (0 at best, above 1 where the answer is much too long), the fraction of
-        sequences with any error, and for sentences BLEU, 0 to 100, by sacrebleu. The units of intervals are examples.
+        sequences with any error, and for sentences BLEU, 0 to 100, by sacrebleu, and the mean F₁ of ROUGE. The units of
+        intervals are examples.
         """
         del target
-        columns = kept[:, : BLEU.stop].double().cpu().numpy()
+        columns = kept[:, : ROUGE.stop].double().cpu().numpy()
 
         found = {"loss": ratio(columns[:, NLL], columns[:, TOKENS])}
         if _has_bleu(kept):
             found["bleu"] = bleu_metric(columns[:, BLEU])
+            found |= {name: rouge_metric(scores) for name, scores in zip(NAMES, columns[:, ROUGE].T)}
         if kept.shape[1] > TOKENS + 1:
             found["token_error"] = ratio(columns[:, EDITS], columns[:, LENGTH])
             found["sequence_error"] = proportion(float((columns[:, EDITS] > 0).sum()), len(columns))
@@ -186,17 +191,21 @@ class SequenceToSequence(TokenLoss):
         ]  # the nearest reference of each example
         return torch.from_numpy(np.stack([edits[best], lengths[best]], 1))
 
-    def _counts(self, decoded: Tensor, texts: Texts | None) -> Tensor:
-        """Return the BLEU statistics of each of `decoded` (N, L), (N, COUNTS); NaN without `texts`."""
+    def _text_scores(self, decoded: Tensor, texts: Texts | None) -> Tensor:
+        """Return the BLEU statistics and ROUGE scores of each of `decoded` (N, L), (N, COUNTS + 3).
+
+        They are NaN without `texts`.
+        """
         if texts is None:
-            return torch.full((len(decoded), COUNTS), math.nan, device=decoded.device)
+            return torch.full((len(decoded), COUNTS + len(NAMES)), math.nan, device=decoded.device)
         said = [self.words([i for i in row if i != NONE]) for row in decoded.tolist()]
-        return torch.from_numpy(bleu_counts(said, texts, self.target.lower)).to(decoded.device)
+        found = np.concatenate([bleu_counts(said, texts, self.target.lower), rouge_scores(said, texts)], axis=1)
+        return torch.from_numpy(found).to(decoded.device)
 
 
 def _has_bleu(kept: Tensor) -> bool:
     """Return whether the stored columns have BLEU statistics."""
-    return kept.shape[1] >= BLEU.stop and not bool(kept[:, BLEU].isnan().any())
+    return kept.shape[1] >= ROUGE.stop and not bool(kept[:, BLEU].isnan().any())
 
 
 def edit_distances(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -> NDArray[np.int64]:

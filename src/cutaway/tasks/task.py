@@ -54,7 +54,7 @@ from .word_vectors import WordVectors
 HIGHER_IS_BETTER = frozenset(
     (
         *("accuracy", "balanced_accuracy", "top5_accuracy", "macro_f1", "span_f1", "span_precision", "span_recall"),
-        *("knn_accuracy", "r2", "bleu"),
+        *("knn_accuracy", "r2", "bleu", "rouge_1", "rouge_2", "rouge_l"),
         *("average_accuracy", "backward_transfer"),
         *("mean_iou", "pixel_accuracy"),
         *("map", "map_50", "map_75"),
@@ -114,6 +114,8 @@ class Task(Protocol):
     - `predicted_targets(outputs)` returns the prediction for each image in the form of a target, for the preprocessing
       to draw over the image.
     - `run_model(model, x, target)` returns the predictions for a batch where they are not simply the model's outputs.
+    - `training_losses(outputs, target)` and `example_weights(target)` return the training loss and the weight of each
+      example, (N,), for tasks that support sample weights.
     - `loss_is_sum` is True if the gradient of the summed loss is not divided by `loss_denominator`.
     """
 

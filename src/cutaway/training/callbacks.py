@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import math
 import os
 import re
@@ -59,9 +60,11 @@ from ..checkpoints.saving import read_tensors, write_tensors
 from ..core.errors import FileError, ResumeError, SettingError, TrainingError, WriteError
 from ..core.extras import is_installed, require
 from ..core.files import error_reason, is_unmoved, write_csv
+from ..core.log import log, redirect
 from ..core.metric_names import column_name, metric
 from ..distributed.tensor_parallel import gather_tensors, load, shard_like
 from .checkpoint import TrainingState, save_weights, task_weights_path
+from .notebook import NotebookBar, in_notebook
 
 if TYPE_CHECKING:
     import rich.progress
@@ -729,18 +732,28 @@ SILENCE = 10.0  # seconds after which a line is printed in any case
 
 
 class Progress(Callback):
-    """Progress display of one run on standard error. It is a context manager, and every call is cheap."""
+    """Progress display of one run. It is a context manager, and every call is cheap.
+
+    A terminal has a bar on standard error, and a notebook has one in the output of its cell. Elsewhere there are lines,
+    which are messages of the logger "cutaway" (`core.log`).
+    """
 
     def __init__(self, shown: bool = True) -> None:
         self.shown = shown
         self._bar: rich.progress.Progress | None = None
+        self._cell: NotebookBar | None = None
+        self._redirected = contextlib.ExitStack()
         self._said = time.perf_counter()  # time of the last update or line
         self._epoch, self._is_due = "", True
         self._offset = self._batches = self._total = 0
 
     def __enter__(self) -> Progress:
         self._said = time.perf_counter()
-        if self.shown and sys.stderr.isatty():
+        if self.shown and in_notebook():
+            self._cell = NotebookBar()
+            self._cell.start()
+            self._redirected.enter_context(redirect(self._print_in_cell))
+        elif self.shown and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar
@@ -754,21 +767,23 @@ class Progress(Callback):
                 console=Console(stderr=True),
             )
             self._bar.start()
+            self._redirected.enter_context(redirect(self._print_above_bar))
             self._task = self._bar.add_task("", total=1, rate="")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._redirected.close()
         if self._bar:
             self._bar.stop()
+        if self._cell:
+            self._cell.stop()
 
     def note(self, sentence: str) -> None:
         """Print a note at the start of training."""
-        if self._bar:
-            self._bar.console.print(f"note: {sentence}", markup=False, highlight=False)
-        elif self.shown:
-            print(f"note: {sentence}", file=sys.stderr, flush=True)
+        if self.shown:
+            log(f"note: {sentence}")
 
     def on_epoch_start(self, state: TrainingState) -> None:
         """Start the display of an epoch."""
@@ -792,18 +807,15 @@ class Progress(Callback):
     def step(self, state: TrainingState, loss: float) -> None:
         """Report a finished step."""
         now = time.perf_counter()
-        if not self.shown or now - self._said < (DRAW_EVERY if self._bar else SILENCE):
+        if not self.shown or now - self._said < (DRAW_EVERY if self._bar or self._cell else SILENCE):
             return
         self._said = now
         rate = f"{(state.batch - self._first) / max(now - self._began, 1e-9):.1f} steps/s"
+        done, label = self._offset + state.batch, f"{self._epoch}  loss {loss:.4f}"
         if self._bar:
-            self._bar.update(
-                self._task,
-                description=f"{self._epoch}  loss {loss:.4f}",
-                completed=self._offset + state.batch,
-                total=self._total,
-                rate=rate,
-            )
+            self._bar.update(self._task, description=label, completed=done, total=self._total, rate=rate)
+        elif self._cell:
+            self._cell.update(label, rate, done, self._total)
         else:
             self._line(f"step {state.batch}/{self._batches}  loss {loss:.4f}  {rate}")
 
@@ -813,11 +825,26 @@ class Progress(Callback):
         if self._bar:
             from rich.markup import escape
 
-            self._bar.console.print(f"[dim]{self._epoch:>12}[/]  {escape('  '.join(metrics))}", highlight=False)
+            self._line("  ".join(metrics), markup=f"[dim]{self._epoch:>12}[/]  {escape('  '.join(metrics))}")
             self._bar.update(self._task, completed=self._offset + self._batches, total=self._total)
+        elif self._cell:
+            self._line("  ".join(metrics))
+            self._cell.update(self._epoch, "", self._offset + self._batches, self._total)
         elif self.shown and (self._is_due or time.perf_counter() - self._said >= SILENCE):
             self._said = time.perf_counter()
             self._line("  ".join(metrics))
 
-    def _line(self, said: str) -> None:
-        print(f"{self._epoch:>12}  {said}", file=sys.stderr, flush=True)
+    def _line(self, said: str, **shown: str) -> None:
+        log(f"{self._epoch:>12}  {said}", **shown)
+
+    def _print_above_bar(self, record: logging.LogRecord) -> None:
+        """Print a message above the bar of the terminal."""
+        assert self._bar is not None
+        markup = getattr(record, "shown", {}).get("markup")
+        text = record.getMessage() if markup is None else markup
+        self._bar.console.print(text, markup=markup is not None, highlight=False)
+
+    def _print_in_cell(self, record: logging.LogRecord) -> None:
+        """Print a message below the bar of the notebook."""
+        assert self._cell is not None
+        self._cell.line(record.getMessage())

@@ -331,12 +331,18 @@ class TrainSettings:
         0, "of several processes: how often all are started again, from the last checkpoint, when one is lost", low=0
     )
 
-    OUTPUT = Topic("checkpoints, snapshots, TensorBoard")
+    OUTPUT = Topic("checkpoints, snapshots, experiment trackers: TensorBoard, W&B, MLflow")
     save_minutes: float = setting(5.0, "minutes between checkpoints within an epoch", low=0.0)
     snapshots: int = setting(
         0, "copies of the weights to keep along the way, for looking back in time; 0 keeps none", low=0, high=10_000
     )
     tensorboard: bool | None = setting(None, "write TensorBoard's event file; auto: if TensorBoard is installed")
+    tracker: str | None = setting(
+        None,
+        "experiment tracker that gets learning curves, settings and test metrics: wandb (Weights & Biases), mlflow, or "
+        "tensorboard; auto uses none",
+        choices=("wandb", "mlflow", "tensorboard"),
+    )
 
     @property
     def in_parts(self) -> bool:

@@ -11,6 +11,9 @@ every run has are required. Entries that only some runs have, or that earlier ve
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
+import math
 import os
 import re
 import shutil
@@ -21,8 +24,26 @@ from pathlib import Path
 from typing import Any
 
 from ..core.config import build, pick, upgrade_settings
-from ..core.errors import AlreadyExistsError, FileError, NotARunError, PythonDataError, WriteError
-from ..core.files import BOARD, EXPORTED, OF_A_RUN, RUN, is_temp_file, read_json, reject_address, watch_folder
+from ..core.errors import (
+    AlreadyExistsError,
+    FileError,
+    NotARunError,
+    PythonDataError,
+    WriteError,
+    shorten,
+    shorten_repr,
+)
+from ..core.files import (
+    BOARD,
+    EXPORTED,
+    OF_A_RUN,
+    RUN,
+    is_temp_file,
+    read_bytes,
+    read_json,
+    reject_address,
+    watch_folder,
+)
 from ..core.schema import NUMBER, name_document_in_errors, validate_document, write_document
 from ..core.spec import TASKS_BEFORE, current_kind
 from ..data.dataset_base import IN_MEMORY
@@ -39,6 +60,7 @@ LOCK = ".lock"
 UNFINISHED = ".unfinished"  # marks a run that is not complete yet
 HOLD_WEIGHTS = ("checkpoints", "model", "snapshots")
 SAFETENSORS_TEMP = re.compile(r"\.tmp\w{6}")  # temporary files of safetensors, written by earlier versions
+Cell = float | str | None  # of metrics.csv
 _locks: set[int] = set()  # descriptors of this process
 
 
@@ -330,6 +352,7 @@ RUN_SCHEMA = {
     "versions": {...: str},
     "machine": {"device": str, "threads?": int, "cores?": int, ...: str | int | None},
     "notes?": [str],
+    "tracker?": {"name": str, "id": str},  # id of the run in an experiment tracker
     "status": str,
     "started": str,
     "finished?": str,
@@ -483,6 +506,35 @@ EQUAL_LENGTHS = (
     ("classes", "names", "per_class", "confusion"),
     ("masks", "names", "per_class", "confusion"),
 )
+
+
+def read_metrics(path: Path) -> list[dict[str, Cell]]:
+    """Read the rows of metrics.csv, with finite numbers as floats; return an empty list if there is no file yet.
+
+    Raises:
+        FileError: If a cell is not a number; the message has its line and column.
+    """
+    if not path.is_file():
+        return []
+    try:
+        rows = list(csv.DictReader(io.StringIO(read_bytes(path).decode("utf-8-sig"), newline="")))
+    except (ValueError, csv.Error) as error:
+        raise FileError(f"{path} is not a valid CSV file ({shorten(error, 120)}). Restore it from a backup.") from error
+    return [
+        {name: _cell(text, f"{path}, line {line}, column {shorten(name)}") for name, text in row.items() if name}
+        for line, row in enumerate(rows, 2)
+    ]
+
+
+def _cell(text: str | None, where: str) -> Cell:
+    """Return a finite number as a float, other text unchanged (JSON has no infinity or NaN), and empty text as None."""
+    if not text:
+        return None
+    try:
+        number = float(text)
+    except ValueError as error:
+        raise FileError(f"{where}: {shorten_repr(text)} is not a number. Restore the file from a backup.") from error
+    return number if math.isfinite(number) else text
 
 
 def write_evaluation(folder: Path, document: dict[str, Any]) -> None:

@@ -114,6 +114,8 @@ def setup_training(
     """
     found = preset_for(model)
     asked = resolve_config(found, source, given, resumed)
+    if asked.training.tensorboard:
+        require("tensorboard", "tensorboard=true")
 
     opened = opened or (open_data if resumed or shapes else open_validated)  # a resumed run has been checked already
     data = opened(source, asked.data, asked.sizes, target_types(found.targets, asked.training.objective), found.takes)

@@ -290,11 +290,18 @@ class Trainer:
         sizes = [len(index) for _, index in zip(batches, self.plan[self.state.batch :])] if place.processes > 1 else []
         weights = [place.shard_weight(size, carries) for size in sizes] or [1.0] * len(batches)
         (counted,) = place.sum_over_shards(
-            sum(w * task.loss_denominator(batch.target) for w, batch in zip(weights, batches))
+            sum(w * self._loss_denominator(k, batch) for k, (w, batch) in enumerate(zip(weights, batches)))
         )
         self.state.counted += counted
         # Word vectors use sums. If a batch has no targets, the sum is 0.
         return weights, 1.0 if getattr(task, "loss_is_sum", False) or not counted else counted
+
+    def _loss_denominator(self, k: int, batch: Batch) -> float:
+        """Return the denominator of the mean loss of the k-th batch of this update."""
+        if self.objective.sample_weights is None:
+            return self.task.loss_denominator(batch.target)
+        index = self.place.shard_batch(self.plan[self.state.batch + k], self.objective.is_stateful)
+        return self.objective.loss_denominator(batch.target, index)
 
     def _next_inputs(self, batch: Batch) -> tuple[tuple[Tensor, ...], Tensor, Tensor | None]:
         """Return the inputs of the next batch, augmented and on the device, its target, and its examples' indices."""

@@ -151,6 +151,10 @@ LAWS: Mapping[str, Laws] = {
         (r".*depthwise\.conv\.weight", std(lambda w, config: math.sqrt(2 / w[0, 0].numel()))),
         (r".*", KAIMING_FAN_OUT),
     ),
+    "nasnet": (
+        (r".*depthwise\d\.weight", std(lambda w, config: math.sqrt(2 / w[0, 0].numel()))),
+        (r"(?!head).*", KAIMING_FAN_OUT),
+    ),
     "mobilenet_v2": ((r"head\.bias", ZERO), (r"head\.weight", std(0.01)), (r".*", KAIMING_FAN_OUT)),
     "vgg": (*BIASES, (r"fc.*", std(0.01)), (r".*", KAIMING_FAN_OUT)),
     "googlenet": (

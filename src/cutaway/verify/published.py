@@ -116,6 +116,8 @@ _SQUEEZENET = {"width": 128, "squeeze_ratio": 0.125, "stem": "imagenet", "dropou
     "head_activation": "relu",
     "num_classes": 1000,
 }
+_NASNET = {"stem": "imagenet", "skip_reduction": False, "dropout": 0.5, "num_classes": 1000}
+_NASNET_CIFAR = _NASNET | {"stem": "cifar", "dropout": 0.0, "num_classes": 10}
 _CONVNEXT = {"layers": (3, 3, 27, 3), "patch_size": 4, "layer_scale": 1e-6, "num_classes": 1000}
 _R3D = {"layers": (2, 2, 2, 2)}
 _VIT = {"image_size": 224, "patch_size": 16, "pooling": "token", "dropout": 0.0, "num_classes": 1000}
@@ -275,6 +277,11 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
             ((0.0, 1.0, 1.0, 0.2), (0.5, 1.0, 1.1, 0.2), (1.0, 1.1, 1.2, 0.3))
         )
     },
+    "nasnet-a-mobile": _NASNET | {"cells": 4, "width": 1056 // 24, "stem_width": 32, "drop_path_rate": 0.0},
+    "nasnet-a-large": _NASNET
+    | {"cells": 6, "width": 4032 // 24, "stem_width": 96, "skip_reduction": True, "drop_path_rate": 0.3},
+    "nasnet-a-cifar": _NASNET_CIFAR | {"cells": 6, "width": 768 // 24, "stem_width": 96, "drop_path_rate": 0.4},
+    "nasnet-a-small": _NASNET_CIFAR | {"cells": 1, "width": 8, "stem_width": 24, "drop_path_rate": 0.0},
     "convnext-tiny": _CONVNEXT | {"layers": (3, 3, 9, 3), "width": 96, "drop_path_rate": 0.1},
     "convnext-small": _CONVNEXT | {"width": 96, "drop_path_rate": 0.4},
     "convnext-base": _CONVNEXT | {"width": 128, "drop_path_rate": 0.5},

@@ -41,7 +41,7 @@ class FlatLayers(nn.Module):
         self.register_buffer(f"variance{i}", torch.ones(channels))
         self.register_buffer(f"batches{i}", torch.tensor(0))
 
-    def normalize(self, i: int, x: Tensor, first: int = 0) -> Tensor:
+    def normalize(self, i: int, x: Tensor, first: int = 0, eps: float = 1e-5) -> Tensor:
         """Apply normalization i by its definition to x (N, C, …), its channels from `first` on.
 
         Each channel gets mean 0 and variance 1, and is then scaled and shifted. In training the statistics of the batch
@@ -58,7 +58,7 @@ class FlatLayers(nn.Module):
             variance.mul_(0.9).add_(squares.detach() * n / (n - 1), alpha=0.1)
             mean, variance = own, squares
         shape = (-1, *[1] * (x.ndim - 2))
-        root = torch.sqrt(variance + 1e-5).view(shape)
+        root = torch.sqrt(variance + eps).view(shape)
         scale, shift = self.scales[i][channels].view(shape), self.shifts[i][channels].view(shape)
         normalized: Tensor = (x - mean.view(shape)) / root * scale + shift
         return normalized

@@ -1,13 +1,16 @@
 """Examples of a data set with their labels, as a page: what a network will be trained on.
 
-Images are a grid with a row for each class, recordings their waveforms, signals curves; rows of tables, texts, pairs,
-nodes and graphs are lines of a table. The examples are drawn at random from the training split, by a seed.
+Images are a grid with a row for each class, masks are drawn over them in the colours of their classes, boxes around the
+objects, and captions below. Recordings are waveforms, with their transcripts if there are any; signals and forecasts
+are curves; rows of tables, texts, pairs, nodes, links and graphs are lines of a table. The examples are drawn at random
+from the training split, by a seed.
 """
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +19,28 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from ..core.errors import Problem
-from ..core.spec import Spec, Value
+from ..core.errors import DataError, Problem
+from ..core.spec import Boxes, Horizon, Mask, Spec, Transcript, Value
 from ..core.version import __version__
 from ..data.audio.audio_files import read_samples
-from ..data.dataset_base import DataSet, Split, inverse_transform
+from ..data.dataset_base import IGNORED, DataSet, Split, inverse_transform
+from ..data.images.detection import BoxPreprocessing
+from ..data.images.segmentation import MaskPreprocessing, overlay_mask
+from ..data.open_data import infer_kind, open_data
+from ..data.series.transforms import WindowSplit
+from ..data.settings import DataSettings
 from ..draw import charts
 from ..draw.description import Drawing, Page, View, table
 from ..draw.number_format import count, number, plural, shape_text
 from .json_values import downsample, evenly_spaced, image_url, tensor_url
+from .run.task_results import swatch
 
 PER_CLASS = 8  # default number of examples of each class
 MAX_CLASSES = 20  # most classes on a page
+WINDOWS = 6  # most windows of a forecast that are drawn
 WITHOUT_CLASSES = 3  # times as many examples, if there are no classes
 PIXELS = 96  # most pixels of the longer side of a thumbnail
+LARGE = 192  # the same of an image with a mask or with boxes
 CHARS = 200  # most characters of a column or a text
 STEPS = 200  # most steps of a signal
 COLUMNS = 12  # most columns of a table
@@ -38,6 +49,19 @@ NOUNS = {
     "image": "image", "table": "row", "text": "text", "seq2seq": "pair", "series": "signal", "audio": "recording",
     "video": "video", "graph": "example",
 }  # fmt: skip
+
+
+def open_examples(source: Any, settings: DataSettings) -> DataSet:
+    """Open data without a model. A graph that has no target column is opened with its links as the target."""
+    try:
+        return open_data(source, settings)
+    except DataError as error:
+        if settings.target is not None or infer_kind(source, settings) != "graph":
+            raise
+        try:
+            return open_data(source, replace(settings, links=True))
+        except DataError:
+            raise error from None
 
 
 def examples_page(data: DataSet, per_class: int = PER_CLASS, seed: int = 0) -> Page:
@@ -65,7 +89,7 @@ def examples_page(data: DataSet, per_class: int = PER_CLASS, seed: int = 0) -> P
     view = View(
         id="examples",
         title="Examples",
-        says=f"Random {noun}s of the {name} split with their labels; seed {seed}.",
+        says=f"Random {noun}s of the {name} split with their {_shown_target(data)}; seed {seed}.",
         summary=f"{plural(shown, noun)}{of}. Splits: {sizes}.{rest}",
         table=table(
             {"class": "text", "example": "text", "label": "text"},
@@ -78,6 +102,15 @@ def examples_page(data: DataSet, per_class: int = PER_CLASS, seed: int = 0) -> P
         views=[_head(data, sizes), view],
         colophon=f"Cutaway {__version__} · This page is self-contained and loads nothing from the network.",
     )
+
+
+def _shown_target(data: DataSet) -> str:
+    """Return the noun of the targets that are shown."""
+    if isinstance(data.spec.target, Mask):
+        return "masks; pale pixels are not labelled"
+    if isinstance(data.spec.target, Horizon):
+        return "steps to forecast"
+    return "boxes" if isinstance(data.spec.target, Boxes) else "labels"
 
 
 def _head(data: DataSet, sizes: str) -> View:
@@ -133,11 +166,22 @@ def _labels(split: Split, spec: Spec) -> Tensor | None:
 
 
 def label(split: Split, spec: Spec, i: int) -> str:
-    """Return the label of example i: its class, or its value in the units of the data; "" for other targets."""
+    """Return the label of example i: its class, or its value in the units of the data; "" for other targets.
+
+    The label of a mask or of boxes is the classes in it, that of a recording with a transcript the transcript.
+    """
     labels, target = _labels(split, spec), spec.target
+    if isinstance(target, Mask) and split.target is not None:  # the number of pixels of each class
+        return ", ".join(name for name, size in zip(target.names[1:], split.target[i, 1:].tolist()) if size)
+    if isinstance(target, Boxes) and split.target is not None:
+        kinds = split.target[i, :, 4].long().tolist()
+        found = {target.names[k if k >= 0 else -1 - k] for k in kinds if k != IGNORED}
+        return ", ".join(name for name in target.names if name in found)
     if labels is not None:
         return str(getattr(target, "names", ())[int(labels[i])])
     given = split.target
+    if isinstance(target, Transcript) and given is not None and given.ndim == 2:
+        return "".join(target.alphabet[k - 1] for k in given[i].tolist() if 0 < k <= len(target.alphabet))
     if isinstance(target, Value) and given is not None and given.ndim == 1 and len(given) == len(split):
         own = inverse_transform(split, given[i : i + 1], torch.tensor([i]))
         return number(float(own[0]) * target.scale + target.mean)
@@ -150,10 +194,17 @@ def label(split: Split, spec: Spec, i: int) -> str:
 def _drawings(data: DataSet, split: Split, groups: Sequence[tuple[str, int, list[int]]]) -> list[Drawing]:
     """Return the examples as images, waveforms, curves or lines of a table, by the kind of data."""
     kind = data.spec.kind
+    if isinstance(data.preprocessing, BoxPreprocessing):
+        return [_boxed(data.preprocessing, split, data.spec, [i for _, _, rows in groups for i in rows])]
+    if isinstance(data.preprocessing, MaskPreprocessing):
+        return [_grid(data, split, groups, _masked), _legend(data.preprocessing.target)]
     if kind in ("image", "video"):
         return [_grid(data, split, groups, _thumbnail)]
     if kind == "audio":
         return [_grid(data, split, groups, _waveform)]
+    if isinstance(data.spec.target, Horizon) and isinstance(split, WindowSplit) and split.targets is not None:
+        chosen = evenly_spaced([i for _, _, rows in groups for i in rows], WINDOWS)
+        return [*(_window(split, data.spec.target, i) for i in chosen), _lines(split, data.spec, groups)]
     first = next((i for _, _, rows in groups for i in rows), None)
     if kind == "series" and first is not None and not split.row(first):
         return [_curves(split, data.spec, *group) for group in groups]
@@ -188,6 +239,52 @@ def _thumbnail(data: DataSet, split: Split, i: int) -> str:
     x = next(iter(split.batches([torch.tensor([i])]))).inputs[0][0]
     x = x[len(x) // 2] if x.ndim == 4 else x  # the middle frame of a video
     return tensor_url(downsample(x, PIXELS))
+
+
+def _masked(data: DataSet, split: Split, i: int) -> str:
+    """Return an image at the size of the model's input with its mask over it."""
+    own = data.preprocessing
+    assert isinstance(own, MaskPreprocessing)
+    batch = next(iter(split.batches([torch.tensor([i])])))
+    pixels, mask = own.to_pixels(batch.inputs[0])[0], batch.target[0].numpy()
+    return image_url(Image.fromarray(overlay_mask(pixels, mask, own.target.ignored)), LARGE)
+
+
+def _legend(target: Mask) -> Drawing:
+    """Return the colours of the classes, without the background."""
+    named = list(enumerate(target.names))[1:]
+    return charts.tiles(
+        "Colours of the classes", [{"label": name, "image": swatch(k), "tip": [name], "key": name} for k, name in named]
+    )
+
+
+def _boxed(own: BoxPreprocessing, split: Split, spec: Spec, rows: Sequence[int]) -> Drawing:
+    """Return images with the boxes of their objects."""
+    items, names = [], own.names
+    for i in rows:
+        image = split.image(i)
+        assert image is not None, "a split of images has them"
+        assert split.target is not None
+        found = split.target[i]
+        found = found[found[:, 0] != IGNORED]
+        corners = own.fractions(found[:, :4], (image.height, image.width)).tolist()
+        kinds = found[:, 4].long().tolist()  # of a crowd, -1 - class
+        boxes = [
+            {"box": [round(n, 4) for n in box], "name": names[k] if k >= 0 else f"{names[-1 - k]} (crowd)",
+             "score": None, "kind": "actual"}
+            for box, k in zip(corners, kinds)
+        ]  # fmt: skip
+        items.append(
+            {
+                "name": Path(split.name(i)).name,
+                "image": image_url(image, LARGE),
+                "boxes": boxes,
+                "words": label(split, spec, i) or "no boxes",
+                "note": "",
+                "lines": [],
+            }
+        )
+    return {"kind": "gallery", "title": "Random images", "items": items}
 
 
 def _waveform(data: DataSet, split: Split, i: int) -> str:
@@ -230,6 +327,23 @@ def _curves(split: Split, spec: Spec, name: str, size: int, rows: list[int]) -> 
         series.append({"name": "" if name else label(split, spec, i), "split": "train", "points": points})
     title = f"{name}: {len(rows)} of {plural(size, 'signal')}" if name else f"{plural(len(rows), 'signal')}"
     return charts.lines(f"{title}, standardized", "step", series, zero=False)
+
+
+def _window(split: WindowSplit, target: Horizon, i: int) -> Drawing:
+    """Return the first forecast variable of a window as curves: the steps that are seen, and those to forecast."""
+    assert split.targets is not None
+    start, columns = int(split.starts[i]), len(target.columns)
+    both = split.targets[start - split.history : start + split.horizon]  # (T + H, C)
+    own = inverse_transform(split, both.reshape(1, -1), torch.tensor([i])).reshape(-1, columns)[:, 0]
+    values = (own.double() * target.scale[0] + target.mean[0]).tolist()
+    points = [[t - split.history + 1, float(f"{v:.4g}")] for t, v in enumerate(values) if v == v]  # NaN: not measured
+    seen = [point for point in points if point[0] <= 0]
+    ahead = [*seen[-1:], *(point for point in points if point[0] > 0)]  # joined to what is seen
+    series = [
+        {"name": "", "split": "train", "points": seen},
+        {"name": "to forecast", "split": "val", "points": ahead},
+    ]
+    return charts.lines(f"{target.columns[0]}, {split.name(i)}", "step", series, zero=False)
 
 
 def _lines(split: Split, spec: Spec, groups: Sequence[tuple[str, int, list[int]]]) -> Drawing:

@@ -1,4 +1,4 @@
-"""The position encodings of a model: tables, sinusoids, rotations, distances."""
+"""The position encodings of a model: tables, sinusoids, rotations, distances, linear biases."""
 
 from __future__ import annotations
 
@@ -70,6 +70,12 @@ def draw_positions(subject: Subject) -> View:
             drawings += drawn
             words.append(said)
             rows += numbers
+    slopes = as_base_model(subject.model).position_slopes()
+    if slopes is not None:
+        drawn, said, numbers = _slope_drawings(slopes)
+        drawings += drawn
+        words.append(said)
+        rows += numbers
     if find_rotary_attention(subject.model):
         drawn, said, numbers = _rotation_drawings(subject)
         drawings += drawn
@@ -249,6 +255,34 @@ def _bias_drawings(name: str, bias: RelativeBias) -> tuple[list[Drawing], str, l
         for i in evenly_spaced(range(len(distances)), 9)
     ]
     return [drawn], said, numbers
+
+
+def _slope_drawings(slopes: Tensor) -> tuple[list[Drawing], str, list[list[Any]]]:
+    """Return the bias of each head by the distance of key and query, and the weight that it leaves (ALiBi)."""
+    distances = range(-2 * DISTANCE, 1)
+    bias = slopes.double()[:, None] * torch.tensor(distances)  # (heads, distances)
+    drawn = [
+        charts.lines(title, "key − query, tokens", [
+            {"name": f"head {h}", "points": [[d, to_lists(v)] for d, v in zip(distances, values)]}
+            for h, values in enumerate(shown)
+        ])
+        for title, shown in (
+            ("ALiBi: bias added to the score", bias),
+            ("ALiBi: factor of the attention weight, e^bias", bias.exp()),
+        )
+    ]  # fmt: skip
+    halves = math.log(2) / slopes.double()  # tokens, (heads,)
+    steep, flat = int(slopes.argmax()), int(slopes.argmin())
+    said = (
+        f"ALiBi subtracts slope · distance from the scores of {plural(len(slopes), 'head')}; the slopes are fixed. For "
+        f"equal products of query and key, the weight of a key halves every {number(float(halves[steep]))} tokens in "
+        f"head {steep}, and every {number(float(halves[flat]))} in head {flat}."
+    )
+    numbers = [["ALiBi", f"head {h}", "slope", float(slope)] for h, slope in enumerate(slopes)]
+    numbers += [
+        ["ALiBi", f"head {h}", "distance that halves the weight, tokens", float(d)] for h, d in enumerate(halves)
+    ]
+    return drawn, said, numbers
 
 
 def _rotation_drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ..core.errors import UnknownName
+from ..core.errors import IncompatibleSettingError, UnknownName
+from ..core.plugins import add_plugins, reject_duplicates
 
 if TYPE_CHECKING:  # the registry is read without importing torch
     from ..draw.description import View
@@ -23,7 +24,8 @@ if TYPE_CHECKING:  # the registry is read without importing torch
 class RegisteredView:
     """A view in the registry."""
 
-    draw: str = field(kw_only=False)  # the file below this package and its function, e.g. attention.draw_attention
+    # the file below this package and its function, e.g. attention.draw_attention; of another package: module:function
+    draw: str = field(kw_only=False)
     says: str  # one line: the content of the view, for `cutaway inspect --help`
     read: str  # how to read it: a few sentences
     misleads: str  # its limitations: a few sentences
@@ -376,13 +378,15 @@ VIEWS: dict[str, RegisteredView] = {
     "positions": RegisteredView(
         "positions.draw_positions",
         needs=("encodes_positions",),
-        says="position encoding: sinusoids, learned tables, rotary or relative position encodings",
+        says="position encoding: sinusoids, learned tables, rotary or relative position encodings, linear biases",
         read=(
             "A position table has one row for each position; the matrix of cosines shows how similar the rows are: a "
             "bright diagonal that fades evenly means that nearby positions have similar encodings. For images each "
             "small map is the similarity of one patch to all others: if learned well, it is brightest along the "
-            "patch's own row and column. Rotary encodings and relative biases have no table: the curves show how a "
-            "score changes with distance."
+            "patch's own row and column. Rotary encodings and relative or linear biases have no table: the curves show "
+            "how a score changes with distance. A linear bias (ALiBi) lowers the score by slope · distance, so each "
+            "token of distance multiplies the weight by the same factor: heads with a large slope attend to nearby "
+            "tokens only."
         ),
         misleads=(
             "The cosine of two positions is not an attention score: queries and keys are products of these rows with "
@@ -750,8 +754,12 @@ def suitable_views(subject: Subject) -> list[str]:
 
 def view_function(name: str) -> Callable[[Subject], View]:
     """Import the file of a view and return the function that draws it."""
-    file, _, function = find_view(name).draw.rpartition(".")
-    draw: Callable[[Subject], View] = getattr(import_module(f".{file}", __package__), function)
+    written = find_view(name).draw
+    module, of_plugin, function = written.partition(":")
+    if not of_plugin:
+        file, _, function = written.rpartition(".")
+        module = f"{__package__}.{file}"
+    draw: Callable[[Subject], View] = getattr(import_module(module), function)
     return draw
 
 
@@ -767,3 +775,14 @@ def view_options(names: Iterable[str]) -> dict[str, list[str]]:
         for option in find_view(name).options:
             found.setdefault(option, []).append(name)
     return found
+
+
+def _add_view(name: str, view: object) -> None:
+    """Add the view of another package: a RegisteredView whose `draw` is written module:function."""
+    if not isinstance(view, RegisteredView) or ":" not in view.draw:
+        raise IncompatibleSettingError("it needs a RegisteredView whose draw is written 'module:function'.")
+    reject_duplicates("view", [name], VIEWS)
+    VIEWS[name] = view
+
+
+add_plugins("cutaway.views", _add_view)

@@ -15,6 +15,7 @@ from ..models.base import SupportsDecoding, SupportsEncoding, SupportsImageGener
 from ..models.spiking import LeakyIntegrateAndFire
 from ..nn.low_precision import quantization_scheme
 from ..tasks.classification import Classification
+from ..training.run_folder import read_metrics
 from .model_layers import (
     attention_modules,
     convolutions,
@@ -33,7 +34,7 @@ from .model_layers import (
     head_input_function,
     patch_blocks,
 )
-from .run.documents import read_metrics, saved_moments
+from .run.documents import saved_moments
 from .subject import Subject, get_target
 
 # --- runs -------------------------------------------------------------------------------------------------------------
@@ -165,8 +166,10 @@ def attends_to_positions(subject: Subject) -> bool:
 
 def encodes_positions(subject: Subject) -> bool:
     """Return whether the model encodes positions."""
-    tables = as_base_model(subject.model).position_tables(1)
-    return bool(tables or find_relative_biases(subject.model) or find_rotary_attention(subject.model))
+    model = as_base_model(subject.model)
+    if model.position_tables(1) or model.position_slopes() is not None:
+        return True
+    return bool(find_relative_biases(subject.model) or find_rotary_attention(subject.model))
 
 
 def has_embeddings(subject: Subject) -> bool:

@@ -115,7 +115,8 @@ Try:
   cutaway show resnet18                          layers and settings of a model
   cutaway inspect resnet18                       views of its internals
 
-`cutaway COMMAND --help` describes each command, `cutaway help CODE` an error."""
+`cutaway COMMAND --help` describes each command.
+`cutaway --print-completion bash` prints a script for completion by Tab."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -277,6 +278,11 @@ def _run(words: list[str]) -> int:
         words = [words[1], "--help", *words[2:]]
     if words[0] in ("-V", "--version"):
         print(f"cutaway {__version__}")
+        return 0
+    if words[0] == "--print-completion":
+        from .completion import completion_script
+
+        print(completion_script(" ".join(words[1:])))
         return 0
     name = words[0]
     if name not in COMMANDS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,15 +19,21 @@ COURSE_DETAILS = """\
   cutaway course check 05 answers.py   check the answers in it
 
 `check` runs your file like `python answers.py`: only check code that you trust.
-The exit status is 0 if all exercises are correct, and 2 if any is wrong or
-missing."""
+The exit status of `check` is 0 if all exercises are correct, 1 if any is wrong or
+missing, and 2 if the arguments or the file cannot be used."""
 
 STUB = '''
 def {signature}:
-    """{gives}"""
+    """{gives}
+
+    Level: {level}.
+    """
     ...
 '''
-HEAD = '''"""Answers to chapter {number} of the course, {title}: cutaway course check {number:02} {name}"""
+HEAD = '''"""Answers to chapter {number} of the course, {title}: cutaway course check {number:02} {name}
+
+{rules}
+"""
 
 import numpy as np
 
@@ -77,6 +84,7 @@ def _print_chapters(as_json: bool) -> int:
 
 
 def _print_exercises(asked: Chapter, as_json: bool) -> int:
+    from ..course.exercises import RULES
     from .output import emit_json, say
 
     if as_json:
@@ -84,8 +92,11 @@ def _print_exercises(asked: Chapter, as_json: bool) -> int:
         return 0
     say(f"{asked.number:02}  {asked.title}\n")
     for one in asked.exercises:
-        say(f"{one.signature}")
+        say(f"{one.signature}  ({one.level})")
         say(f"    {one.gives}", indent=4)
+    say("")
+    for line in _unwrapped(RULES):
+        say(line, indent=2)
     say(f"\nTo start: cutaway course start {asked.number:02} answers.py")
     return 0
 
@@ -94,18 +105,26 @@ def _write_stubs(asked: Chapter, path: Path, as_json: bool) -> int:
     """Write a file with a stub for each exercise of a chapter."""
     from ...core.errors import AlreadyExistsError, shorten
     from ...core.files import exists, write_text
+    from ..course.exercises import RULES
     from .output import emit_json, say
 
     if exists(path):
         raise AlreadyExistsError(f"{shorten(path)} already exists. Choose another file name.")
-    head = HEAD.format(number=asked.number, title=asked.title, name=path.name)
-    stubs = [STUB.format(signature=one.signature, gives=_docstring(one.gives)) for one in asked.exercises]
+    head = HEAD.format(number=asked.number, title=asked.title, name=path.name, rules=RULES)
+    stubs = [
+        STUB.format(signature=one.signature, gives=_docstring(one.gives), level=one.level) for one in asked.exercises
+    ]
     write_text(path, head + "\n".join(stubs))
     if as_json:
         emit_json({"written": str(path), "functions": [one.name for one in asked.exercises]})
     else:
         say(f"Wrote {path}, with {len(stubs)} stubs. Next: cutaway course check {asked.number:02} {path}")
     return 0
+
+
+def _unwrapped(text: str) -> list[str]:
+    """Return the lines of a text, each with those that continue it."""
+    return re.sub(r"\n {2}", " ", text).splitlines()
 
 
 def _docstring(text: str) -> str:
@@ -124,7 +143,7 @@ def _check_answers(asked: Chapter, path: Path, as_json: bool) -> int:
         emit_json({"chapter": asked.number, "file": str(path), "right": right, "exercises": rows})
     else:
         _print_results(asked, found)
-    return 0 if right == len(found) else 2
+    return 0 if right == len(found) else 1
 
 
 def _print_results(asked: Chapter, found: list[Result]) -> None:
@@ -141,5 +160,8 @@ def _print_results(asked: Chapter, found: list[Result]) -> None:
 
 
 def _chapter_document(one: Chapter) -> dict[str, Any]:
-    exercises = [{"name": each.name, "signature": each.signature, "gives": each.gives} for each in one.exercises]
+    exercises = [
+        {"name": each.name, "signature": each.signature, "level": each.level, "gives": each.gives}
+        for each in one.exercises
+    ]
     return {"number": one.number, "title": one.title, "exercises": exercises}

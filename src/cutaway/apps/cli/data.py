@@ -101,10 +101,9 @@ def _show_examples(source: str | None, given: dict[str, Any], args: argparse.Nam
     from ...core.config import build
     from ...core.errors import MissingSettingError, check_value
     from ...core.files import reject_overwriting, write_text
-    from ...data.open_data import open_data
     from ...data.settings import DataSettings
     from ...draw.html_page import render_page
-    from ...views.data_examples import PER_CLASS, examples_page
+    from ...views.data_examples import PER_CLASS, examples_page, open_examples
     from .output import console, emit_json, note, open_page
 
     if source is None:
@@ -117,7 +116,7 @@ def _show_examples(source: str | None, given: dict[str, Any], args: argparse.Nam
     writes = not args.json or args.out is not None or args.open
     if writes:
         reject_overwriting(path, [source], args.overwrite or is_page(path))  # before anything is read
-    data = open_data(source, build(DataSettings, given))
+    data = open_examples(source, build(DataSettings, given))
     page = examples_page(data, per_class, seed)
     if writes:
         write_text(path, render_page(page))
@@ -153,6 +152,7 @@ TRY = {
     "days.txt": "train gru days.txt tokenizer=words epochs=3",
     "topics.tsv": "train textcnn topics.tsv text=text target=topic",
     "dates.tsv": "train seq2seq-gru dates.tsv pairs=true",
+    "summaries.tsv": "train transformer-tiny summaries.tsv pairs=true tokenizer=bpe joint_vocab=true",
     "masks/": "train unet-small masks/",
     "captions/": "train show-attend-tell captions/ model.dropout=0",
     "sounds/": "train gru sounds/",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ...core.errors import IncompatibleSettingError, shorten
 from .arguments import add_output_options, add_positionals, parse_args
@@ -181,7 +181,7 @@ def run_search(args: argparse.Namespace) -> int:
 
     _reject_repeated_settings(args.words)
     model, data, given = parse_args(args.words, options=("out", "resume", "open", "json"))
-    found = search(model, data, out=args.out, resume=args.resume, **given)
+    found = search(cast(Any, model), data, out=args.out, resume=args.resume, **given)
     if args.open:
         open_page(found.report)
     if args.json:

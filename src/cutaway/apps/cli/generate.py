@@ -351,7 +351,7 @@ def _run_pairs(run: Run, args: argparse.Namespace) -> int:
             (found,) = run.generate([args.prompt], samples, seed=seed, **_sampling(args))
         else:
             rows = run.predict([args.prompt], num_beams=args.num_beams, length_penalty=args.length_penalty)
-            found = [next(value for key, value in row.items() if key != "input") for row in rows]
+            found = [next(str(value) for key, value in row.items() if key != "input") for row in rows]
     for warning in caught:
         note(f"note: {warning.message}")
     if args.json:

@@ -107,9 +107,9 @@ def _print_published(rows: list[dict[str, Any]]) -> None:
 
 
 def _family(name: str) -> str:
-    from ...models.registry import card
+    from ...models.registry import preset
 
-    return card(name).card.family
+    return preset(name).card.card.family
 
 
 def _model_line(row: dict[str, Any]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import argparse
 import re
 from collections.abc import Callable
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .arguments import add_positionals, parse_required_args
 from .settings_help import training_settings
@@ -220,7 +220,7 @@ def run_plan(args: argparse.Namespace) -> int:
 
     model, data, given = parse_required_args("plan", args.words)
     with note_if_slow("Reading the data and tracing a training step ..."):
-        found = plan(model, data, **given)
+        found = plan(cast(Any, model), data, **given)
     if args.json:
         emit_json(found.to_json())
     else:

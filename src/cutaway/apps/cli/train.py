@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .arguments import add_output_options, add_positionals, parse_args
 from .settings_help import training_settings
@@ -64,7 +64,7 @@ def run_train(args: argparse.Namespace) -> int:
 
     model, data, given = parse_args(args.words)
     try:
-        result = train(model, data, out=args.out, resume=args.resume, overwrite=args.overwrite, **given)
+        result = train(cast(Any, model), data, out=args.out, resume=args.resume, overwrite=args.overwrite, **given)
     except RunExists as error:
         raise FileError(f"{error} To replace the run, add --overwrite.", code=error.code) from None
     if rank() > 0:  # only the first process of torchrun prints the result

@@ -15,7 +15,12 @@ TABLE = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
 EITHER = np.array([0, 1, 1, 1])
 
 
-@exercise("fires(w, b, x)", "1 where the neuron of weights w and bias b fires at x, that is where w·x + b > 0, else 0.")
+@exercise(
+    "fires(w, b, x)",
+    "1 where the neuron of weights w and bias b fires at x, that is where w·x + b > 0, else 0, also where it is "
+    "exactly 0. w and x have any number of entries.",
+    level="easy",
+)
 def fires(answer: Answer) -> None:
     """Check both sides of the line, the line itself, and more than two inputs."""
     w, b = np.array([1.0, 2.0]), -3.0
@@ -36,7 +41,9 @@ def fires(answer: Answer) -> None:
 
 @exercise(
     "distance(w, b, x)",
-    "How far x lies from the line w·x + b = 0: above 0 on the side where the neuron fires, below 0 on the other.",
+    "How far x lies from the line w·x + b = 0, in the units of x: above 0 on the side where the neuron fires, "
+    "below 0 on the other. (w, b) and (2w, 2b) are the same line and have the same distance.",
+    level="easy",
 )
 def distance(answer: Answer) -> None:
     """Check the sign and the division by the length of w."""
@@ -52,7 +59,11 @@ def distance(answer: Answer) -> None:
 
 
 @exercise(
-    "correct(w, b, x, t)", "The weights and the bias (w, b) after the perceptron has seen x, whose class t is 0 or 1."
+    "correct(w, b, x, t)",
+    "The weights and the bias (w, b) after one step of the perceptron rule with rate 1 on x, whose class t is 0 or "
+    "1. They stay if the neuron is right. Otherwise each moves by t - y times its input, where y is the "
+    "neuron's output and the bias's input is 1.",
+    level="easy",
 )
 def correct(answer: Answer) -> None:
     """Check both kinds of mistakes, no mistake, and that the arguments are not modified."""
@@ -76,8 +87,10 @@ def correct(answer: Answer) -> None:
 
 @exercise(
     "train(xs, ts, passes)",
-    "(w, b, mistakes) after going through the examples again and again from w = 0, b = 0, at most `passes` times and "
-    "no further than the first pass without a mistake; `mistakes` counts all that were corrected.",
+    "(w, b, mistakes) after going through the examples in order, again and again, with the rule of `correct`, from "
+    "w = 0, b = 0, at most `passes` times and no further than the first pass without a mistake; `mistakes` counts "
+    "all corrections of all passes.",
+    level="medium",
 )
 def train(answer: Answer) -> None:
     """Check the result on four flowers and OR, early stopping, and termination on XOR."""
@@ -111,7 +124,9 @@ def _learned(xs: Array, ts: Array, passes: int) -> tuple[Array, float, int, int]
 @exercise(
     "novikoff(xs, ts, w, b)",
     "Novikoff's bound (R/γ)² on the mistakes, from a line (w, b) that separates the examples: with a 1 appended to "
-    "each example, R is the largest norm and γ the smallest margin.",
+    "each example and b to w, R is the largest norm of an example and γ the smallest distance of an example to the "
+    "line, which is divided by the norm of the long w.",
+    level="medium",
 )
 def novikoff(answer: Answer) -> None:
     """Check that the bias counts as a weight, in R and in γ."""
@@ -132,8 +147,10 @@ def novikoff(answer: Answer) -> None:
 
 @exercise(
     "xor_network()",
-    "(W, b, v, c) of a network that computes XOR: two neurons with the rows of W (2, 2) and the biases b (2,), and one "
-    "with weights v (2,) and bias c that sees what those two say.",
+    "(W, b, v, c) of a network that computes XOR: two neurons with the rows of W (2, 2) and the biases b (2,), and "
+    "one with weights v (2,) and bias c, a number, that sees what those two say. Each neuron says 1 where its sum "
+    "is above 0, else 0. Any network with the right truth table counts.",
+    level="medium",
 )
 def xor_network(answer: Answer) -> None:
     """Check the truth table; any network that has it is right."""

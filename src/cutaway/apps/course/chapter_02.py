@@ -14,7 +14,9 @@ EXERCISES = exercise = Exercises()
 
 @exercise(
     "dense(W, b, A)",
-    "g's input Z (N, out) of a layer with weights W (out, in) and biases b (out,), from examples A (N, in) in rows.",
+    "g's input Z (N, out) of a layer with weights W (out, in) and biases b (out,), from examples A (N, in) in "
+    "rows: z = W a + b for each row a.",
+    level="easy",
 )
 def dense(answer: Answer) -> None:
     """Check that rows are examples, and that the bias belongs to the neurons."""
@@ -31,7 +33,9 @@ def dense(answer: Answer) -> None:
 
 @exercise(
     "collapse(W1, b1, W2, b2)",
-    "(W, b) of the one layer that does what two layers without an activation do, the first with W1, b1.",
+    "(W, b) of the one layer that does what two layers without an activation do, the first with W1, b1, the second "
+    "with W2, b2, both z = W a + b.",
+    level="medium",
 )
 def collapse(answer: Answer) -> None:
     """Check the order of the product, and that the first bias passes through the second layer."""
@@ -43,7 +47,12 @@ def collapse(answer: Answer) -> None:
     same(b, W2 @ b1 + b2, "Of b", wrong)
 
 
-@exercise("parameters(widths)", "How many weights and biases a network of these widths has, its input's width first.")
+@exercise(
+    "parameters(widths)",
+    "How many weights and biases a network of these widths has, its input's width first. Each neuron has a bias; "
+    "inputs have none.",
+    level="easy",
+)
 def parameters(answer: Answer) -> None:
     """Check that biases are counted."""
     for widths in ([2, 1], [2, 3, 1], [784, 300, 100, 10]):
@@ -56,7 +65,12 @@ def parameters(answer: Answer) -> None:
         same(answer(list(widths)), weights + sum(widths[1:]), f"For widths {tuple(widths)}", wrong)
 
 
-@exercise("softmax(Z)", "e^z over the sum of all e^z, along the last axis of Z, however large the numbers in it are.")
+@exercise(
+    "softmax(Z)",
+    "e^z over the sum of all e^z, along the last axis of Z, a vector or a matrix, however large the numbers in it "
+    "are: 1000 and -1000 give finite results.",
+    level="easy",
+)
 def softmax(answer: Answer) -> None:
     """Check that it is computed along rows, without overflow."""
     Z = np.array([[0.0, math.log(3)], [2.0, 2.0]])
@@ -84,7 +98,11 @@ def format_or_nan(values: Array) -> str:
     return format_numbers(values) if np.isfinite(values).all() else "nan"
 
 
-@exercise("silu_derivative(z)", "The derivative of z σ(z), where σ(z) = 1/(1 + e^-z), for an array z.")
+@exercise(
+    "silu_derivative(z)",
+    "The derivative of z σ(z), where σ(z) = 1/(1 + e^-z), for an array z.",
+    level="easy",
+)
 def silu_derivative(answer: Answer) -> None:
     """Check the product rule."""
     z = np.array([-3.0, -1.0, 0.0, 0.5, 4.0])
@@ -99,8 +117,10 @@ def silu_derivative(answer: Answer) -> None:
 
 @exercise(
     "through(xs, ys)",
-    "(c, w, b) of the network b + Σ w_j ReLU(x - c_j) whose curve goes through all points (xs, ys), with one neuron "
-    "for each point but the last, and straight in between; xs are in order.",
+    "(c, w, b) of the network b + Σ w_j ReLU(x - c_j) whose curve goes through all points (xs, ys) and is straight "
+    "in between, from the first point to the last, with one neuron for each point but the last: c and w (n - 1,), "
+    "b a number. xs are in order; there are at least two points.",
+    level="medium",
 )
 def through(answer: Answer) -> None:
     """Check that the function interpolates the points linearly."""

@@ -17,7 +17,9 @@ T = np.array([0, 1, 2, 0])
 
 @exercise(
     "cross_entropy(Z, t)",
-    "The mean over the examples of -log softmax(z)_t, from logits Z (N, K) and classes t (N,), finite for any logits.",
+    "The mean over the examples of -ln softmax(z)_t, one number, from logits Z (N, K) and classes t (N,), finite "
+    "for any logits, of 1000 too.",
+    level="medium",
 )
 def cross_entropy(answer: Answer) -> None:
     """Check the mean, the natural logarithm, and that nothing overflows."""
@@ -37,7 +39,12 @@ def cross_entropy(answer: Answer) -> None:
     same(far, 1000.0, "For the logits (1000, 0) and class 1")
 
 
-@exercise("output_delta(Z, t)", "The gradient of that mean loss in the logits, (N, K).")
+@exercise(
+    "output_delta(Z, t)",
+    "The gradient of the loss of `cross_entropy`, a mean over N examples, in the logits Z, (N, K); t (N,) are the "
+    "classes.",
+    level="easy",
+)
 def output_delta(answer: Answer) -> None:
     """Check softmax minus one-hot, divided by N."""
     right = (softmax(Z) - np.eye(3)[T]) / 4
@@ -50,7 +57,11 @@ def output_delta(answer: Answer) -> None:
     same(answer(Z.copy(), T.copy()), right, "For four examples of three classes", wrong)
 
 
-@exercise("mse_delta(Y, T)", "The gradient in Y of the mean of (Y - T)² over all N·K numbers, (N, K).")
+@exercise(
+    "mse_delta(Y, T)",
+    "The gradient in Y of the mean of (Y - T)² over all N·K numbers, (N, K).",
+    level="easy",
+)
 def mse_delta(answer: Answer) -> None:
     """Check the factor, the sign and the shape."""
     Y, target = np.array([[1.0, 2.0], [0.0, -1.0], [3.0, 0.5]]), np.array([[0.0, 2.0], [1.0, 1.0], [1.0, 1.0]])
@@ -67,7 +78,9 @@ def mse_delta(answer: Answer) -> None:
 
 @exercise(
     "weight_gradient(delta, A)",
-    "(dW, db) of a layer z = W a + b, from δ (N, out) of its sums and the A (N, in) that it saw.",
+    "(dW, db) of a layer z = W a + b, in the shapes of W (out, in) and b (out,), from δ (N, out) of its sums and "
+    "the A (N, in) that it saw. Both are sums over the examples: a mean, if any, is in δ already.",
+    level="easy",
 )
 def weight_gradient(answer: Answer) -> None:
     """Check the shape of W, and the sum over examples."""
@@ -83,8 +96,9 @@ def weight_gradient(answer: Answer) -> None:
 
 @exercise(
     "back(delta, W, Z)",
-    "δ (N, in) of the layer before: from δ (N, out), the weights W (out, in) between, and the sums Z (N, in) of the "
-    "layer before, whose activation is tanh.",
+    "δ (N, in) of the layer before: from δ (N, out), the weights W (out, in) between, and the sums Z (N, in) of "
+    "the layer before, whose activation is tanh.",
+    level="medium",
 )
 def back(answer: Answer) -> None:
     """Check the product with the weights, then with the slope at z."""
@@ -102,7 +116,9 @@ def back(answer: Answer) -> None:
 
 @exercise(
     "numeric_gradient(f, w, h)",
-    "The gradient of the function f at the array w, in w's shape, by (f(w + h) - f(w - h)) / 2h in each entry of it.",
+    "The gradient of the function f at the array w, in w's shape, by (f(w + h) - f(w - h)) / 2h in each entry of "
+    "it. w is unchanged at the end.",
+    level="medium",
 )
 def numeric_gradient(answer: Answer) -> None:
     """Check central differences, every entry, and that w is not modified."""
@@ -135,8 +151,11 @@ def numeric_gradient(answer: Answer) -> None:
 
 @exercise(
     "adjoints(tape)",
-    "The derivative of the last value in every value. Entry k of the tape lists pairs (i, s): value k was computed "
-    "from value i < k, with the slope s. Inputs have an empty list.",
+    "The derivative of the last value in every value, one number for each entry of the tape; of the last value "
+    "itself it is 1, of a value that it does not depend on 0. Entry k of the tape lists pairs (i, s): value k was "
+    "computed from value i < k, with the slope s. Inputs have an empty list. A value may be used several times, "
+    "also twice in one entry: its terms add up.",
+    level="medium",
 )
 def adjoints(answer: Answer) -> None:
     """Check the order, the sum over several uses, and values that the last one does not depend on."""

@@ -14,7 +14,10 @@ W, G = np.array([1.0, -2.0, 0.5]), np.array([0.3, -4.0, 0.0])  # weights and the
 
 
 @exercise(
-    "largest_rate(H)", "The rate above which gradient descent on ½ w·Hw diverges, H symmetric with eigenvalues > 0."
+    "largest_rate(H)",
+    "The rate above which gradient descent on ½ w·Hw diverges, H symmetric with eigenvalues > 0, not necessarily "
+    "diagonal.",
+    level="easy",
 )
 def largest_rate(answer: Answer) -> None:
     """Check two divided by the largest eigenvalue."""
@@ -33,6 +36,7 @@ def largest_rate(answer: Answer) -> None:
 @exercise(
     "momentum_step(w, v, g, rate, beta)",
     "(w, v) after one step of SGD with momentum as PyTorch has it: v ← beta v + g, then w ← w - rate v.",
+    level="easy",
 )
 def momentum_step(answer: Answer) -> None:
     """Check that the velocity is a sum and not an average, and that the new one moves the weights."""
@@ -58,7 +62,9 @@ def momentum_step(answer: Answer) -> None:
 
 @exercise(
     "adam_step(w, m, v, g, t, rate, beta1, beta2, eps)",
-    "(w, m, v) after Adam's step number t, counted from 1.",
+    "(w, m, v) after Adam's step number t, counted from 1. m and v are kept without the correction of their bias, "
+    "only w uses the corrected values; eps is added to the root of v, outside of it.",
+    level="medium",
 )
 def adam_step(answer: Answer) -> None:
     """Check bias correction, and eps outside the root."""
@@ -83,7 +89,10 @@ def adam_step(answer: Answer) -> None:
 
 
 @exercise(
-    "decayed_step(w, step, rate, decay)", "w after the step -rate·step of any optimizer, with decoupled weight decay."
+    "decayed_step(w, step, rate, decay)",
+    "w after the step -rate·step of any optimizer, with decoupled weight decay: rate·decay·w less, of the w before "
+    "the step.",
+    level="easy",
 )
 def decayed_step(answer: Answer) -> None:
     """Check the decay of AdamW: learning rate times decay times w."""
@@ -101,8 +110,9 @@ def decayed_step(answer: Answer) -> None:
 
 @exercise(
     "clip(gradients, most)",
-    "The list of arrays, all scaled by one factor so that their total norm is at most `most`; unchanged if it already "
-    "is.",
+    "The list of arrays, all scaled by one factor so that their total norm, the root of the sum of all squares, is "
+    "at most `most`; unchanged if it already is.",
+    level="medium",
 )
 def clip(answer: Answer) -> None:
     """Check that one norm is used for all gradients, and that none becomes larger."""
@@ -124,8 +134,10 @@ def clip(answer: Answer) -> None:
 
 @exercise(
     "warmup_cosine(step, steps, warmup)",
-    "The factor on the rate at step 0, 1, …, steps - 1: (step + 1)/warmup for the first `warmup` of them, then half a "
-    "cosine from 1 down, ½ (1 + cos π p), where p goes from 0 at step = warmup towards 1 at step = steps.",
+    "The factor on the rate at step 0, 1, …, steps - 1, one number: (step + 1)/warmup for the first `warmup` of "
+    "them, then half a cosine from 1 down, ½ (1 + cos π p), where p goes from 0 at step = warmup towards 1 at step "
+    "= steps. warmup may be 0. `math` may be imported.",
+    level="medium",
 )
 def warmup_cosine(answer: Answer) -> None:
     """Check that the first step has a rate above 0, and that the cosine starts at the end of the warmup."""

@@ -15,7 +15,12 @@ EXERCISES = exercise = Exercises()
 X, K = np.array([2.0, 0.0, 1.0, 3.0, -1.0]), np.array([1.0, 2.0, -1.0])
 
 
-@exercise("correlate(x, w)", "Σ_a w_a x_{i+a} at every place i where the kernel w lies inside the signal x.")
+@exercise(
+    "correlate(x, w)",
+    "Σ_a w_a x_{i+a} at every place i where the kernel w lies inside the signal x, n - k + 1 of them. The kernel "
+    "is not flipped.",
+    level="easy",
+)
 def correlate(answer: Answer) -> None:
     """Check that the kernel is not flipped, and that there is no padding."""
     right = np.correlate(X, K, "valid")
@@ -33,7 +38,9 @@ def correlate(answer: Answer) -> None:
 
 @exercise(
     "convolve(x, w)",
-    "The full convolution: Σ_a w_a x_{i-a} at every place where kernel and signal touch, n + k - 1 of them.",
+    "The full convolution: Σ_a w_a x_{i-a} at every place where kernel and signal touch, n + k - 1 of them; x is 0 "
+    "beyond its ends.",
+    level="easy",
 )
 def convolve(answer: Answer) -> None:
     """Check that the kernel is flipped, at all positions."""
@@ -51,7 +58,8 @@ def convolve(answer: Answer) -> None:
 @exercise(
     "output_size(n, k, s, p, d)",
     "How many outputs a convolution has along an axis of n entries: kernel k, stride s, padding p at either end, "
-    "dilation d.",
+    "dilation d. A window that does not fit gives no output.",
+    level="easy",
 )
 def output_size(answer: Answer) -> None:
     """Check the floor, plus one."""
@@ -69,7 +77,10 @@ def output_size(answer: Answer) -> None:
 
 
 @exercise(
-    "toeplitz(w, n)", "The matrix (n - k + 1, n) whose product with a signal of n entries is its correlation with w."
+    "toeplitz(w, n)",
+    "The matrix (n - k + 1, n) whose product with a signal of n entries is its correlation with w: rows are "
+    "outputs, and the kernel is not flipped.",
+    level="medium",
 )
 def toeplitz(answer: Answer) -> None:
     """Check that each row holds the kernel, shifted by one."""
@@ -90,7 +101,8 @@ def toeplitz(answer: Answer) -> None:
 @exercise(
     "layer_cost(c_in, c_out, k, height, width)",
     "(parameters, multiplications) of a convolution layer with biases: k×k kernels, stride 1, and outputs of that "
-    "height and width; the biases are additions.",
+    "height and width; every output channel sees all input channels and has one bias; biases are additions.",
+    level="easy",
 )
 def layer_cost(answer: Answer) -> None:
     """Check that positions share weights, but not products."""
@@ -113,6 +125,7 @@ def layer_cost(answer: Answer) -> None:
 @exercise(
     "receptive_field(layers)",
     "How many input entries one output sees along an axis; layers are (k, s) from first to last, kernel and stride.",
+    level="medium",
 )
 def receptive_field(answer: Answer) -> None:
     """Check that strides enlarge the step of later kernels."""
@@ -138,7 +151,11 @@ def receptive_field(answer: Answer) -> None:
         same(answer(list(layers)), right, f"For layers (k, s) = {layers}", wrong)
 
 
-@exercise("max_pool(x)", "The largest of each 2×2 block of x (H, W), H and W even: (H/2, W/2).")
+@exercise(
+    "max_pool(x)",
+    "The largest of each 2×2 block of x (H, W), H and W even: (H/2, W/2).",
+    level="easy",
+)
 def max_pool(answer: Answer) -> None:
     """Check the maximum of blocks of neighbours."""
     x = np.array([[2.0, 0.0, 1.0, 1.0], [0.0, -1.0, 2.0, 2.0], [-2.0, 3.0, 0.0, 0.0], [0.0, 1.0, -3.0, 2.0]])
@@ -153,8 +170,9 @@ def max_pool(answer: Answer) -> None:
 
 @exercise(
     "operator_matrix(T, n)",
-    "The matrix (n, n) of T, a function from arrays of n numbers to arrays of n numbers that is linear and equivariant "
-    "to circular shifts, from a single call of T.",
+    "The matrix (n, n) of T, a function from arrays of n numbers to arrays of n numbers that is linear and "
+    "equivariant to circular shifts, from a single call of T.",
+    level="medium",
 )
 def operator_matrix(answer: Answer) -> None:
     """Check the columns, shifted impulse responses, and that T is called once."""

@@ -14,7 +14,8 @@ EXERCISES = exercise = Exercises()
 @exercise(
     "table_parameters(table, k)",
     "Weights and biases of a convolution by a table: map i of the output sees the input maps in table[i], by a k×k "
-    "kernel for each.",
+    "kernel for each, and has one bias.",
+    level="easy",
 )
 def table_parameters(answer: Answer) -> None:
     """Check one kernel for each connection and one bias for each map."""
@@ -38,6 +39,7 @@ def table_parameters(answer: Answer) -> None:
     "stack(k, layers, channels)",
     "(field, weights) of that many k×k convolutions in a row, stride 1, all with that many channels in and out, no "
     "biases: how far one output sees along an axis, and how many weights there are.",
+    level="easy",
 )
 def stack(answer: Answer) -> None:
     """Check the receptive field and the number of weights of stacked convolutions."""
@@ -58,7 +60,9 @@ def stack(answer: Answer) -> None:
 
 @exercise(
     "bottleneck(channels, width, side)",
-    "Multiplications of a bottleneck on a map of side × side: 1×1 from `channels` to `width`, 3×3, 1×1 back.",
+    "Multiplications of a bottleneck on a map of side × side: 1×1 from `channels` to `width`, 3×3 from `width` to "
+    "`width`, 1×1 back to `channels`, each at every place, stride 1; biases do not count.",
+    level="easy",
 )
 def bottleneck(answer: Answer) -> None:
     """Check three convolutions at every pixel."""
@@ -79,6 +83,7 @@ def bottleneck(answer: Answer) -> None:
 @exercise(
     "through_block(J, g)",
     "The gradient at the input x of y = x + F(x), from the gradient g (n,) at y and F's Jacobian, J_ij = ∂F_i/∂x_j.",
+    level="easy",
 )
 def through_block(answer: Answer) -> None:
     """Check the gradient of the shortcut and of the layers, transposed."""
@@ -94,8 +99,9 @@ def through_block(answer: Answer) -> None:
 
 @exercise(
     "paths(blocks)",
-    "How many ways lead through that many residual blocks, by how many blocks' layers they pass: a list for 0, 1, …, "
-    "`blocks` of them.",
+    "How many ways lead through that many residual blocks, by how many blocks' layers they pass: a list for 0, 1, "
+    "…, `blocks` of them.",
+    level="medium",
 )
 def paths(answer: Answer) -> None:
     """Check that each block is either passed through or bypassed."""
@@ -111,8 +117,9 @@ def paths(answer: Answer) -> None:
 
 @exercise(
     "input_channels(channels, growth, layers)",
-    "How many channels each layer of a dense block sees, a list: the block is given `channels`, and each layer adds "
-    "`growth` to all that there are.",
+    "How many channels each layer of a dense block sees, a list of `layers` numbers: the block is given "
+    "`channels`, and each layer adds `growth` to all that there are.",
+    level="medium",
 )
 def input_channels(answer: Answer) -> None:
     """Check the input plus everything that earlier layers added."""

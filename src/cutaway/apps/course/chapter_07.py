@@ -14,8 +14,9 @@ EPS = 0.1  # large enough to be felt
 
 @exercise(
     "sets(kind, shape, groups)",
-    "(sets, entries): how many means are taken of maps of that shape (N, C, H, W), and of how many entries each; kind "
-    "is batch, layer, instance or group.",
+    "(sets, entries): how many means are taken of maps of that shape (N, C, H, W), and of how many entries each; "
+    "kind is batch, layer, instance or group. Of layer, instance and group, each example has sets of its own.",
+    level="easy",
 )
 def sets(answer: Answer) -> None:
     """Check which axes are shared."""
@@ -37,7 +38,9 @@ def sets(answer: Answer) -> None:
 
 @exercise(
     "normalize(x, axes, eps)",
-    "(x - mean) / sqrt(variance + eps), mean and variance over `axes`, a tuple of axes of x, of the same shape as x.",
+    "(x - mean) / sqrt(variance + eps), mean and variance over `axes`, a tuple of axes of x, of the same shape as "
+    "x. The variance is the mean of the squared deviations.",
+    level="easy",
 )
 def normalize(answer: Answer) -> None:
     """Check the root, ε inside it, and that axes are kept."""
@@ -59,8 +62,9 @@ def normalize(answer: Answer) -> None:
 
 @exercise(
     "running(mean, var, batches, momentum)",
-    "(mean, var) as PyTorch keeps them after these batches (arrays of one channel's entries), from the given ones on; "
-    "momentum is the fraction of the new.",
+    "(mean, var) as PyTorch keeps them after these batches (arrays of one channel's m entries), one after another, "
+    "from the given ones on; momentum is the fraction of the new. The variance that is kept divides by m - 1.",
+    level="medium",
 )
 def running(answer: Answer) -> None:
     """Check which fraction is new, and which variance is kept."""
@@ -92,8 +96,10 @@ def _running_statistics(batches: list[np.ndarray], m: float, ddof: int) -> tuple
 
 @exercise(
     "batch_norm_backward(x, gamma, g, eps)",
-    "(dx, dgamma, dbeta) of y = gamma (x - mean)/sqrt(var + eps) + beta in training, x (N, C) and gamma (C,), from g "
-    "(N, C), the gradient in y.",
+    "(dx, dgamma, dbeta) of y = gamma (x - mean)/sqrt(var + eps) + beta in training, x (N, C) and gamma (C,), from "
+    "g (N, C), the gradient in y. Mean and variance (which divides by N) depend on x; dgamma and dbeta (C,) are "
+    "sums over the batch.",
+    level="medium",
 )
 def batch_norm_backward(answer: Answer) -> None:
     """Check that the gradient passes through the mean and the variance too."""
@@ -125,8 +131,9 @@ def batch_norm_backward(answer: Answer) -> None:
 
 @exercise(
     "fold(W, b, gamma, beta, mean, var, eps)",
-    "(W', b') of the one layer that does what z = W a + b and batch normalization in evaluation do; W is (out, in), "
-    "all else (out,).",
+    "(W', b') of the one layer that does what z = W a + b and then gamma (z - mean)/sqrt(var + eps) + beta, batch "
+    "normalization in evaluation, do; W is (out, in), all else (out,).",
+    level="medium",
 )
 def fold(answer: Answer) -> None:
     """Check that rows are outputs, and that the bias is folded too."""
@@ -151,7 +158,12 @@ def fold(answer: Answer) -> None:
     same(found[1], beta + (b - mean) * k, "For W (2, 2), of b'", wrong_b)
 
 
-@exercise("rms_norm(x, gamma, eps)", "gamma x / sqrt(mean of x² + eps), the mean over the last axis of x (N, d).")
+@exercise(
+    "rms_norm(x, gamma, eps)",
+    "gamma x / sqrt(mean of x² + eps), the mean over the last axis of x (N, d), each row for itself; no mean is "
+    "subtracted.",
+    level="easy",
+)
 def rms_norm(answer: Answer) -> None:
     """Check that rows are normalized separately, without subtraction of a mean."""
     gamma = np.array([1.0, 2.0])
@@ -171,6 +183,7 @@ def rms_norm(answer: Answer) -> None:
 @exercise(
     "weight_norm_gradient(v, g, grad)",
     "(dv, dg): the gradients in v (n,) and the number g, of which w = g v/‖v‖, from grad (n,), that in w.",
+    level="medium",
 )
 def weight_norm_gradient(answer: Answer) -> None:
     """Check that the gradient of the direction has no part along v."""

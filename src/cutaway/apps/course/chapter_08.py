@@ -15,7 +15,9 @@ COUNTS = np.array([[0.0, 8.0, 2.0], [8.0, 2.0, 0.0], [2.0, 0.0, 2.0]])
 
 @exercise(
     "cooccurrences(ids, window, size)",
-    "C (size, size): C[w, c] counts how often c occurs at most `window` positions before or after w in the list ids.",
+    "C (size, size): C[w, c] counts how often c occurs at most `window` positions before or after w in the list "
+    "ids. An occurrence is not its own neighbour; another occurrence of the same word is.",
+    level="easy",
 )
 def cooccurrences(answer: Answer) -> None:
     """Check that both sides count, and that a word is not its own context."""
@@ -47,7 +49,12 @@ def _near(ids: list[int], window: int, size: int) -> Array:
     return C
 
 
-@exercise("ppmi(C)", "max(0, ln p(w, c) / (p(w) p(c))) from counts C (V, V) of pairs; 0 where a pair never occurs.")
+@exercise(
+    "ppmi(C)",
+    "max(0, ln p(w, c) / (p(w) p(c))) from counts C (V, V) of pairs, where p are counts over the sum of all of C "
+    "and the logarithm is of the whole fraction; 0 where a pair never occurs, without infinities or NaN.",
+    level="medium",
+)
 def ppmi(answer: Answer) -> None:
     """Check the expected frequency of a pair, and that there are no infinities."""
     chance = np.outer(COUNTS.sum(1), COUNTS.sum(0)) / COUNTS.sum()
@@ -75,8 +82,9 @@ def ppmi(answer: Answer) -> None:
 
 @exercise(
     "keep_probability(f, t)",
-    "The probability with which word2vec's program keeps a word of frequency f at threshold t: (√(f/t) + 1) t/f, at "
-    "most 1.",
+    "The probability with which word2vec's program keeps a word of frequency f at threshold t: (√(f/t) + 1) t/f, "
+    "at most 1.",
+    level="easy",
 )
 def keep_probability(answer: Answer) -> None:
     """Check the formula of the program, which differs from the paper's, and the upper bound of 1."""
@@ -91,7 +99,11 @@ def keep_probability(answer: Answer) -> None:
         same(answer(f, t), right, f"For f = {f:g}, t = {t:g}", wrong)
 
 
-@exercise("noise(counts)", "The probabilities of noise words, proportional to the counts (V,) to the power of 3/4.")
+@exercise(
+    "noise(counts)",
+    "The probabilities of noise words, proportional to the counts (V,) to the power of 3/4: they sum to 1.",
+    level="easy",
+)
 def noise(answer: Answer) -> None:
     """Check the power, and that the sum is 1."""
     counts = np.array([1.0, 16.0, 81.0])
@@ -108,6 +120,7 @@ def noise(answer: Answer) -> None:
 @exercise(
     "negative_sampling(h, word, others)",
     "(loss, dh): -ln σ(word·h) - Σ ln σ(-other·h) over the rows of others (k, d), and its gradient in h (d,).",
+    level="medium",
 )
 def negative_sampling(answer: Answer) -> None:
     """Check the signs of both terms."""
@@ -138,7 +151,9 @@ def negative_sampling(answer: Answer) -> None:
 
 @exercise(
     "analogy(E, a, b, c)",
-    "The row of E (V, d) that is to c as b is to a: of unit vectors the one most like b - a + c, without a, b and c.",
+    "The number of the row of E (V, d) that is to c as b is to a; a, b and c are numbers of rows. With all rows "
+    "brought to length 1, it is the row with the largest product with b - a + c, without a, b and c themselves.",
+    level="medium",
 )
 def analogy(answer: Answer) -> None:
     """Check that vectors have unit length, and that the three words are left out."""
@@ -160,7 +175,9 @@ def analogy(answer: Answer) -> None:
 
 @exercise(
     "merge(symbols, pair)",
-    "The list of symbols with each occurrence of the pair (first, second) joined to one, from left to right.",
+    "The list of symbols with each occurrence of the pair (first, second) joined to one, from left to right. A "
+    "symbol that was joined is used up.",
+    level="medium",
 )
 def merge(answer: Answer) -> None:
     """Check that all pairs are merged, and none twice."""

@@ -27,6 +27,7 @@ def _states(turned: bool = False, own: bool = True, bias: bool = True) -> Array:
 @exercise(
     "elman(x, W, U, b)",
     "The states (T, H): h_t = tanh(W x_t + U h_{t-1} + b), of inputs x (T, F), from a state of zeros on.",
+    level="easy",
 )
 def elman(answer: Answer) -> None:
     """Check that U multiplies the previous state at every step."""
@@ -53,8 +54,10 @@ def _through(g: Array, turned: bool = True, slope: bool = True, on: bool = True)
 
 @exercise(
     "through_time(x, h, U, g)",
-    "(dW, dU, db) of an Elman network with tanh: inputs x (T, F), states h (T, H) from zeros on, and g (T, H), the "
-    "gradient that reaches each state directly.",
+    "(dW, dU, db) of an Elman network h_t = tanh(W x_t + U h_{t-1} + b): inputs x (T, F), states h (T, H) from a "
+    "state of zeros on, and g (T, H), the gradient that reaches each state directly. Rows of dW (H, F) and dU (H, "
+    "H) are units of the state that is made; all are sums over the steps.",
+    level="medium",
 )
 def through_time(answer: Answer) -> None:
     """Check all paths of the gradient, and that each state meets the one before it."""
@@ -86,7 +89,11 @@ def _with_own_states(g: Array) -> Array:
     return total
 
 
-@exercise("radius(U)", "The spectral radius of U (H, H): the largest modulus of its eigenvalues.")
+@exercise(
+    "radius(U)",
+    "The spectral radius of U (H, H): the largest modulus of its eigenvalues.",
+    level="easy",
+)
 def radius(answer: Answer) -> None:
     """Check that complex and negative eigenvalues count by their modulus."""
     cases = ([[0.0, 2.0], [-2.0, 0.0]], [[-3.0, 1.0], [0.0, 2.0]], [[0.5, 4.0], [0.0, 0.5]])
@@ -104,8 +111,9 @@ def radius(answer: Answer) -> None:
 
 @exercise(
     "clip(gradients, largest)",
-    "The list of arrays `gradients`, all scaled by one factor so that their total norm is at most `largest`; unchanged "
-    "if it already is.",
+    "The list of arrays `gradients`, all scaled by one factor so that their total norm, the root of the sum of all "
+    "squares, is at most `largest`; unchanged if it already is.",
+    level="medium",
 )
 def clip(answer: Answer) -> None:
     """Check that one norm is used for all gradients, and that none becomes larger."""
@@ -134,8 +142,10 @@ INPUT, HELD, CELL = np.array([1.0, -0.5]), np.array([0.2, -0.6]), np.array([0.8,
 
 @exercise(
     "lstm(x, h, c, W, U, b)",
-    "(h, c) after one step: x (F,), h and c (H,), W (4H, F), U (4H, H) and b (4H,) with the gates one below another in "
-    "the order i, f, g, o.",
+    "(h, c) after one step: x (F,), h and c (H,), W (4H, F), U (4H, H) and b (4H,) with the gates one below "
+    "another in the order i, f, g, o. i, f and o have a sigmoid, the candidate g a tanh, and h is o ⊙ tanh of the "
+    "new cell.",
+    level="medium",
 )
 def lstm(answer: Answer) -> None:
     """Check the order of the gates, and tanh at the candidate and the cell."""
@@ -168,8 +178,9 @@ def lstm(answer: Answer) -> None:
 
 @exercise(
     "gru(x, h, W, U, b)",
-    "h after one step as in the paper, the reset gate before the product: x (F,), h (H,), W (3H, F), U (3H, H), b (3H,)"
-    " in the order r, z, n; z keeps the old state.",
+    "h after one step as in the paper, n = tanh(W_n x + U_n (r ⊙ h) + b_n), the reset gate before the product: x "
+    "(F,), h (H,), W (3H, F), U (3H, H), b (3H,) in the order r, z, n; z keeps the old state, (1 - z) n + z h.",
+    level="medium",
 )
 def gru(answer: Answer) -> None:
     """Check the position of the reset gate, and the direction of the update gate."""
@@ -192,6 +203,7 @@ def gru(answer: Answer) -> None:
     "last_states(outputs, lengths)",
     "The state after each sequence's own last step, (N, H), of outputs (N, T, H) padded on the right; lengths is a "
     "list of how many steps are real.",
+    level="easy",
 )
 def last_states(answer: Answer) -> None:
     """Check that each sequence has its own last step, counted from 0."""
@@ -208,7 +220,9 @@ def last_states(answer: Answer) -> None:
 
 @exercise(
     "repeat_season(y, m, horizon)",
-    "The next `horizon` values of the series y (n,) by seasonal naive: the last season of m values, again and again.",
+    "The next `horizon` values of the series y (n,) by seasonal naive: the last season of m values, in order, "
+    "again and again, as often as needed; exactly `horizon` values.",
+    level="easy",
 )
 def repeat_season(answer: Answer) -> None:
     """Check that the last season repeats, in order, as often as needed."""

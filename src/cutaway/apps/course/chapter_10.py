@@ -16,8 +16,9 @@ H = np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 1.0]])  # three states of an encoder
 
 @exercise(
     "last_states(h, lengths)",
-    "Of each sequence of a padded batch the state after its own last word, (N, d), from all states h (N, T, d) and how "
-    "many words each has.",
+    "Of each sequence of a padded batch the state after its own last word, (N, d), from all states h (N, T, d) and "
+    "how many words each has.",
+    level="easy",
 )
 def last_states(answer: Answer) -> None:
     """Check that padding of the batch is ignored."""
@@ -35,7 +36,9 @@ def last_states(answer: Answer) -> None:
 
 @exercise(
     "teacher_forced(y, begin)",
-    "The decoder inputs at each position, (N, S), for targets y (N, S): the previous word, and `begin` first.",
+    "The decoder inputs at each position, (N, S), for targets y (N, S): the previous word, and `begin` first. The "
+    "last word of y is left out.",
+    level="easy",
 )
 def teacher_forced(answer: Answer) -> None:
     """Check that the input is shifted by one, at the same length."""
@@ -52,8 +55,9 @@ def teacher_forced(answer: Answer) -> None:
 
 @exercise(
     "additive_scores(W, U, v, s, H)",
-    "Bahdanau's scores e_j = v·tanh(W s + U h_j), (T,), of a decoder's state s (d,) and the states h_j, rows of "
-    "H (T, d'); W is (a, d), U (a, d'), v (a,).",
+    "Bahdanau's scores e_j = v·tanh(W s + U h_j), (T,), of a decoder's state s (d,) and the states h_j, rows of H "
+    "(T, d'); W is (a, d), U (a, d'), v (a,).",
+    level="easy",
 )
 def additive_scores(answer: Answer) -> None:
     """Check that the sum is inside tanh, and the product outside."""
@@ -75,8 +79,9 @@ def additive_scores(answer: Answer) -> None:
 
 @exercise(
     "context(scores, H, real)",
-    "c = Σ_j α_j h_j, (d,), of scores (T,) and states h_j, rows of H (T, d); α is the softmax over the places where "
-    "`real` (T,) is True, and 0 elsewhere.",
+    "c = Σ_j α_j h_j, (d,), of scores (T,) and states h_j, rows of H (T, d); α is the softmax over the places "
+    "where `real` (T,) is True, and 0 elsewhere. Scores near 1000 give finite results.",
+    level="medium",
 )
 def context(answer: Answer) -> None:
     """Check that padding has no weight, that weights sum to 1, and large scores."""
@@ -115,8 +120,10 @@ TABLE = np.array(
 
 @exercise(
     "beam(P, first, steps, width)",
-    "The `steps` words that a beam of that width says after the word `first`, which is not among them. P[i, j] is the "
-    "probability of the word j after i; the likeliest beginnings go on, and the likeliest of the last is the answer.",
+    "The `steps` words that a beam of that width says after the word `first`, which is not among them. P[i, j] is "
+    "the probability of the word j after i; the likeliest beginnings go on, and the likeliest of the last is the "
+    "answer.",
+    level="medium",
 )
 def beam(answer: Answer) -> None:
     """Check that one beam is greedy, that two beams are worse here, and that three are best."""
@@ -144,8 +151,9 @@ def _beam(table: Array, first: int, steps: int, width: int) -> list[int]:
 
 @exercise(
     "best(answers, alpha)",
-    "The place, from 0, of the answer whose score log p / ((5 + n)/6)^alpha is best; answers are (log p, n), n their "
-    "words.",
+    "The place, from 0, of the answer whose score log p / ((5 + n)/6)^alpha is largest; answers are (log p, n), n "
+    "their words.",
+    level="easy",
 )
 def best(answer: Answer) -> None:
     """Check no length penalty, a small one and a large one."""
@@ -168,8 +176,9 @@ def best(answer: Answer) -> None:
 
 @exercise(
     "ngram_precision(said, right, n)",
-    "BLEU's p_n of a sentence said and the right one, lists of words: the fraction of the n-grams said that are right, "
-    "each counted at most as often as the right sentence has it.",
+    "BLEU's p_n of a sentence said and the right one, lists of words: the fraction of the n-grams said that are "
+    "right, each counted at most as often as the right sentence has it.",
+    level="medium",
 )
 def ngram_precision(answer: Answer) -> None:
     """Check that counts are clipped, and divided by the n-grams of the output."""

@@ -17,7 +17,9 @@ V = np.array([[1.0, 0.0], [0.0, 2.0], [-1.0, 3.0]])
 
 @exercise(
     "attention(Q, K, V)",
-    "softmax(Q Kᵀ / √d_k) V, (T, d_v), of queries Q (T, d_k), keys K (S, d_k) and values V (S, d_v).",
+    "softmax(Q Kᵀ / √d_k) V, (T, d_v), of queries Q (T, d_k), keys K (S, d_k) and values V (S, d_v); the softmax "
+    "is over the keys of each query. Scores of thousands give finite results.",
+    level="easy",
 )
 def attention(answer: Answer) -> None:
     """Check the scale, where it is applied, and the axis of the softmax."""
@@ -46,8 +48,9 @@ def attention(answer: Answer) -> None:
 
 @exercise(
     "causal(T, S)",
-    "The mask (T, S), True where a query may look: rows are queries, the last T of S tokens, and none looks at a token "
-    "after it.",
+    "The mask (T, S), True where a query may look: rows are queries, the last T of S tokens, and none looks at a "
+    "token after it. A token may look at itself.",
+    level="easy",
 )
 def causal(answer: Answer) -> None:
     """Check that rows are queries, that a query sees itself, and that with more keys the queries are the last
@@ -63,7 +66,12 @@ def causal(answer: Answer) -> None:
         same(answer(t, s), right, f"For T = {t}, S = {s}", wrong)
 
 
-@exercise("sinusoid(p, d)", "PE(p, 0), …, PE(p, d - 1): alternating sine and cosine of p / 10000^(2i/d); d is even.")
+@exercise(
+    "sinusoid(p, d)",
+    "PE(p, 0), …, PE(p, d - 1): sine and cosine of p / 10000^(2i/d) alternate, the sine first, for i = 0, 1, …, "
+    "d/2 - 1; d is even.",
+    level="easy",
+)
 def sinusoid(answer: Answer) -> None:
     """Check that sine and cosine alternate, and that the frequencies are not integers."""
     for p, d in ((1, 4), (7, 6), (0, 4)):
@@ -87,7 +95,9 @@ def sinusoid(answer: Answer) -> None:
 
 @exercise(
     "rotate(x, p)",
-    "The vector x (d,), d even, with each pair (x_2i, x_2i+1) turned by the angle p / 10000^(2i/d), against the clock.",
+    "The vector x (d,), d even, with each pair of neighbours (x_2i, x_2i+1) turned by the angle p / 10000^(2i/d), "
+    "against the clock; pairs stay where they are.",
+    level="medium",
 )
 def rotate(answer: Answer) -> None:
     """Check pairs of neighbours, the direction, and that only distances matter."""
@@ -119,8 +129,9 @@ def rotate(answer: Answer) -> None:
 
 @exercise(
     "circuits(W_Q, W_K, W_V, W_O)",
-    "(W_QK, W_OV) of a head, (d, d) each, for tokens in rows: score = x W_QK yᵀ, and x W_OV is the transferred value. "
-    "W_Q, W_K are (d, d_k), W_V is (d, d_v), W_O (d_v, d).",
+    "(W_QK, W_OV) of a head, (d, d) each, for tokens in rows: score = x W_QK yᵀ for query x and key y, without the "
+    "division by √d_k, and x W_OV is the transferred value. W_Q, W_K are (d, d_k), W_V is (d, d_v), W_O (d_v, d).",
+    level="easy",
 )
 def circuits(answer: Answer) -> None:
     """Check the side of the query, and the order of the product."""
@@ -139,8 +150,10 @@ def circuits(answer: Answer) -> None:
 
 @exercise(
     "cost(T, d)",
-    "(matrices, attention): the multiply-adds of a layer of self-attention on T tokens of d numbers, those of its four "
-    "matrices, d by d each, and those of the scores and of their use.",
+    "(matrices, attention): the multiply-adds of a layer of self-attention on T tokens of d numbers, those of its "
+    "four matrices W_Q, W_K, W_V, W_O, d by d each, for every token, and those of the scores and of the weighted "
+    "sums of values, for all T² pairs.",
+    level="easy",
 )
 def cost(answer: Answer) -> None:
     """Check the linear and the quadratic term in T."""
@@ -159,7 +172,9 @@ def cost(answer: Answer) -> None:
 @exercise(
     "induction(A, tokens)",
     "The mean over all places t whose token stood before of the weight that t has on the places right after those "
-    "where it stood; A (T, T) are a head's weights, rows queries, and tokens (T,).",
+    "where it stood, added up if there are several; places whose token is new are left out of the mean. A (T, T) "
+    "are a head's weights, rows queries, and tokens (T,).",
+    level="medium",
 )
 def induction(answer: Answer) -> None:
     """Check that attention is one position after the same token, and the mean over tokens that repeat."""

@@ -30,7 +30,9 @@ def _norm(x: Array) -> Array:
 @exercise(
     "block(x, attention, mlp, norm, order)",
     "The output of a block for x (T, d): attention, then the MLP, each added to the stream, with the normalization "
-    'after each sum ("post") or before each layer ("pre"). attention, mlp and norm are functions of (T, d).',
+    'after each sum ("post") or before each layer ("pre"), and nowhere else. attention, mlp and norm are '
+    "functions of (T, d).",
+    level="medium",
 )
 def block(answer: Answer) -> None:
     """Check both orders of normalization, and that the residual stream is not normalized."""
@@ -57,8 +59,9 @@ def block(answer: Answer) -> None:
 
 @exercise(
     "weights(d, d_ff, cross)",
-    "How many weights and biases a block has: attention's four matrices, over a source as many again where `cross` is "
-    "true, the two layers of the MLP, and a normalization, of d gains and d biases, for each of these.",
+    "How many weights and biases a block has: attention's four matrices, over a source as many again where `cross` "
+    "is true, the two layers of the MLP, and a normalization, of d gains and d biases, for each of these.",
+    level="easy",
 )
 def weights(answer: Answer) -> None:
     """Check that biases and normalizations count, and that the number of heads does not matter."""
@@ -81,8 +84,9 @@ def weights(answer: Answer) -> None:
 
 @exercise(
     "embed(E, PE, tokens)",
-    "What enters the first block, (T, d), of token ids (T,): rows of E (words, d) with the paper's factor, plus the "
-    "positions, the first rows of PE.",
+    "What enters the first block, (T, d), of token ids (T,): rows of E (words, d) times √d, plus the positions, "
+    "the first T rows of PE.",
+    level="easy",
 )
 def embed(answer: Answer) -> None:
     """Check that the factor applies to the embedding only."""
@@ -102,8 +106,10 @@ def embed(answer: Answer) -> None:
 
 @exercise(
     "masks(source_real, target_real)",
-    "(encoder, decoder, cross), True where a query may look: (T, T), (S, S) and (S, T), rows queries, of which tokens "
-    "of the source (T,) and of the target so far (S,) are real. Nobody looks at padding.",
+    "(encoder, decoder, cross), True where a query may look: (T, T), (S, S) and (S, T), rows queries, of which "
+    "tokens of the source (T,) and of the target so far (S,) are real. No query, real or not, looks at padding; "
+    "the decoder looks at no later token.",
+    level="medium",
 )
 def masks(answer: Answer) -> None:
     """Check that one of three masks is causal."""
@@ -133,7 +139,9 @@ def masks(answer: Answer) -> None:
 
 @exercise(
     "smoothed(logits, target, eps)",
-    "The cross-entropy of logits (K,) with the target's one-hot times 1 - eps, plus eps/K for every word.",
+    "The cross-entropy, with the natural logarithm, of logits (K,) with the target's one-hot times 1 - eps, plus "
+    "eps/K for every word, the right one among them.",
+    level="easy",
 )
 def smoothed(answer: Answer) -> None:
     """Check that all K classes share eps, including the correct one."""
@@ -159,7 +167,11 @@ def smoothed(answer: Answer) -> None:
         )
 
 
-@exercise("noam(s, d, w)", "The paper's learning rate at update s, from 1: d^-½ · min(s^-½, s · w^-3/2).")
+@exercise(
+    "noam(s, d, w)",
+    "The paper's learning rate at update s, counted from 1: d^-½ · min(s^-½, s · w^-3/2).",
+    level="easy",
+)
 def noam(answer: Answer) -> None:
     """Check the rise, the peak and the decay."""
     for s, d, w in ((2, 512, 4000), (4000, 512, 4000), (100_000, 1024, 8000)):
@@ -178,8 +190,10 @@ def noam(answer: Answer) -> None:
 
 @exercise(
     "cached(q, k, v, keys, values)",
-    "(result, keys, values): the attention output of a new token with q, k (d_k,) and v (d_v,) over the previous keys "
-    "(n, d_k) and values (n, d_v) and itself, and both with the new token as the last row.",
+    "(result, keys, values): the attention output softmax(q·k/√d_k) of a new token with q, k (d_k,) and v (d_v,) "
+    "over the previous keys (n, d_k) and values (n, d_v) and itself, and both with the new token as the last row. "
+    "n may be 0.",
+    level="medium",
 )
 def cached(answer: Answer) -> None:
     """Check that a token attends to itself, an empty cache, and equality with the whole sequence."""

@@ -14,8 +14,9 @@ EXERCISES = exercise = Exercises()
 
 @exercise(
     "merge(tokens, a, b)",
-    "The list of tokens, strings, in which each pair a, b that stands side by side has become one token, from left to "
-    "right.",
+    "The list of tokens, strings, in which each pair a, b that stands side by side has become one token, from left "
+    "to right. A token that was joined is used up. The given list must not change.",
+    level="medium",
 )
 def merge(answer: Answer) -> None:
     """Check that pairs are merged from left to right, and none twice."""
@@ -48,8 +49,10 @@ OTHERS = np.array([11, 12, 13, 14, 15, 16])
 
 @exercise(
     "hide(tokens, chosen, fate, others, mask)",
-    "What BERT sees of the tokens (T,): of those that are `chosen`, bool (T,), each becomes `mask` where its `fate`, "
-    "drawn from [0, 1), is below 0.8, the token in `others` (T,) where it is below 0.9, and stays where it is not.",
+    "What BERT sees of the tokens (T,), a new array: of those that are `chosen`, bool (T,), each becomes `mask` "
+    "where its `fate`, drawn from [0, 1), is below 0.8, the token in `others` (T,) where it is below 0.9, and "
+    "stays where it is not. All others stay.",
+    level="medium",
 )
 def hide(answer: Answer) -> None:
     """Check the proportions of 8:1:1, and that other tokens are not changed."""
@@ -73,7 +76,11 @@ def hide(answer: Answer) -> None:
     expect(np.array_equal(given, TOKENS), "It changes its input tokens: the targets are lost then.")
 
 
-@exercise("perplexity(p)", "The perplexity of a model that gave the tokens of a text the probabilities p (T,).")
+@exercise(
+    "perplexity(p)",
+    "The perplexity of a model that gave the tokens of a text the probabilities p (T,): e to the mean of -ln p.",
+    level="easy",
+)
 def perplexity(answer: Answer) -> None:
     """Check that perplexity is e to the mean loss."""
     for p in (np.array([0.5, 0.125, 0.25]), np.array([0.9, 0.01]), np.array([1.0])):
@@ -90,8 +97,9 @@ def perplexity(answer: Answer) -> None:
 
 @exercise(
     "bits_a_character(loss, tokens, characters)",
-    "Bits per character of a model with this mean loss in nats per token, on a text with these numbers of tokens and "
-    "characters.",
+    "Bits per character of a model with this mean loss in nats per token, on a text with these numbers of tokens "
+    "and characters.",
+    level="easy",
 )
 def bits_a_character(answer: Answer) -> None:
     """Check the total in bits, divided by the number of characters."""
@@ -108,8 +116,11 @@ def bits_a_character(answer: Answer) -> None:
 
 @exercise(
     "bert_parameters(V, T, d, L)",
-    "How many numbers BERT learns with the head for hidden words: V tokens, T positions, 2 segments, model dimension "
-    "d, L blocks with MLPs of 4d.",
+    "How many numbers BERT learns with the head for hidden words: V tokens, T positions, 2 segments, model "
+    "dimension d, a normalization (2d numbers) after the embedding, L blocks with MLPs of 4d and two "
+    "normalizations each; the head has a layer d×d, a normalization, the embedding as output matrix, which counts "
+    "once, and a bias for each token. All linear layers have biases.",
+    level="medium",
 )
 def bert_parameters(answer: Answer) -> None:
     """Check embeddings, blocks and head."""
@@ -134,7 +145,9 @@ def bert_parameters(answer: Answer) -> None:
 
 @exercise(
     "lora(W, A, B, alpha, x)",
-    "The output of a linear layer W (d, k) for x (k,) with LoRA matrices A (r, k) and B (d, r).",
+    "The output W x + (alpha / r) B A x of a linear layer W (d, k) for x (k,) with LoRA matrices A (r, k) and B "
+    "(d, r).",
+    level="easy",
 )
 def lora(answer: Answer) -> None:
     """Check W x + (α / r) B A x."""

@@ -9,7 +9,12 @@ from .exercises import Answer, Array, Exercises, expect, format_numbers, pair, s
 EXERCISES = exercise = Exercises()
 
 
-@exercise("patches(image, P)", "The patches of an image (H, W), row by row, each pixel after pixel: (HW/P², P²).")
+@exercise(
+    "patches(image, P)",
+    "The patches of an image (H, W), row by row, each a square of P×P pixels as a row of P² numbers, pixel rows "
+    "one after another: (HW/P², P²). H and W are multiples of P.",
+    level="medium",
+)
 def patches(answer: Answer) -> None:
     """Check that patches are squares and not stripes."""
     for H, W, P in ((4, 6, 2), (6, 6, 3)):
@@ -28,8 +33,9 @@ def patches(answer: Answer) -> None:
 
 @exercise(
     "token_pairs(height, width, P)",
-    "How many pairs of a query and a key a head of a ViT compares for an image of these sides, which are multiples of "
-    "P, with a class token.",
+    "How many pairs of a query and a key a head of a ViT compares for an image of these sides, which are multiples "
+    "of P, with a class token: each token with each, itself among them.",
+    level="easy",
 )
 def token_pairs(answer: Answer) -> None:
     """Check that every token meets every token, including itself."""
@@ -47,8 +53,11 @@ def token_pairs(answer: Answer) -> None:
 
 @exercise(
     "vit_parameters(P, C, N, D, L, classes)",
-    "How many numbers a ViT learns: patches of P×P pixels with C channels, N of them, D numbers in a token, L blocks "
-    "with MLPs of 4D, a class token, a normalization at the end, a linear head.",
+    "How many numbers a ViT learns: a linear layer for patches of P×P pixels with C channels, N of them, D numbers "
+    "in a token, a class token, a position for each patch and for the class token, L blocks with four matrices of "
+    "attention, MLPs of 4D and two normalizations (2D numbers each), a normalization at the end, a linear head. "
+    "All linear layers have biases.",
+    level="medium",
 )
 def vit_parameters(answer: Answer) -> None:
     """Check embedding, blocks and head."""
@@ -70,8 +79,9 @@ def vit_parameters(answer: Answer) -> None:
 
 @exercise(
     "mae_split(noise, ratio)",
-    "(seen, hidden): the numbers of the patches that MAE shows, those with the least noise (N,), and of those that it "
-    "hides, the rest, each in the order of their noise. ⌊(1 - ratio) N⌋ are seen, and at least one.",
+    "(seen, hidden): the numbers of the patches that MAE shows, those with the least noise (N,), and of those that "
+    "it hides, the rest, each in the order of their noise. ⌊(1 - ratio) N⌋ are seen, and at least one.",
+    level="easy",
 )
 def mae_split(answer: Answer) -> None:
     """Check the split by the order of the noise."""
@@ -96,7 +106,9 @@ def mae_split(answer: Answer) -> None:
 
 @exercise(
     "rollout(weights)",
-    "Attention roll-out (T, T) of the layers' attention weights (L, heads, T, T), the first layer first.",
+    "Attention roll-out (T, T) of the layers' attention weights (L, heads, T, T), the first layer first: of each "
+    "layer the mean over the heads, half of it plus half of the identity; later layers multiply from the left.",
+    level="medium",
 )
 def rollout(answer: Answer) -> None:
     """Check the means over heads, the halves of the shortcut, and products from the left."""
@@ -128,7 +140,9 @@ def rollout(answer: Answer) -> None:
 
 @exercise(
     "occlusion(f, image, P, fill)",
-    "By how much the score f(image), a number, falls where one patch of the image (H, W) is set to `fill`: (H/P, W/P).",
+    "By how much the score f(image), a number, falls where one patch of the image (H, W) is set to `fill`: (H/P, "
+    "W/P), above 0 where it falls. The image stays as it was given.",
+    level="medium",
 )
 def occlusion(answer: Answer) -> None:
     """Check the score of the whole image minus the score without the patch."""

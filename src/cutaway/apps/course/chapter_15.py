@@ -15,8 +15,9 @@ EDGES = np.array([[0, 1, 2, 2, 3, 3], [1, 2, 0, 1, 1, 1]])  # sources above targ
 
 @exercise(
     "adjacency(links, V)",
-    "The adjacency matrix (V, V) of a graph of V nodes whose links, pairs of nodes, lead both ways. A link may be "
-    "listed more than once, and counts once.",
+    "The adjacency matrix (V, V) of 0 and 1 of a graph of V nodes whose links, pairs of nodes, lead both ways. A "
+    "link may be listed more than once, and counts once. The diagonal is 0.",
+    level="easy",
 )
 def adjacency(answer: Answer) -> None:
     """Check that the matrix is symmetric, with entries of 1."""
@@ -35,7 +36,12 @@ def adjacency(answer: Answer) -> None:
         same(answer(list(links), V), right, f"For the links {links} of {V} nodes", wrong)
 
 
-@exercise("a_hat(A)", "Kipf and Welling's matrix Â (V, V), from the adjacency matrix A of a graph without loops.")
+@exercise(
+    "a_hat(A)",
+    "Kipf and Welling's matrix Â = D^-½ (A + I) D^-½, (V, V), from the adjacency matrix A of a graph without "
+    "loops; D are the degrees with the loops.",
+    level="easy",
+)
 def a_hat(answer: Answer) -> None:
     """Check that self-loops come first, then the normalization by both degrees."""
     for name, A in (("a star of four nodes", STAR), ("a path of four nodes", PATH)):
@@ -54,8 +60,10 @@ def a_hat(answer: Answer) -> None:
 
 @exercise(
     "sums(x, edges)",
-    "For each node the sum of x over those that send to it, (V, F): x (V, F), edges (2, E) from sources edges[0] to "
-    "targets edges[1]; an edge that is listed twice counts twice.",
+    "For each node the sum of x over those that send to it, (V, F): x (V, F), edges (2, E) from sources edges[0] "
+    "to targets edges[1]; an edge that is listed twice counts twice. A node sends to itself only if an edge says "
+    "so.",
+    level="easy",
 )
 def sums(answer: Answer) -> None:
     """Check that messages add up if a target repeats."""
@@ -81,8 +89,9 @@ def sums(answer: Answer) -> None:
 
 @exercise(
     "attention(s, t, edges)",
-    "GAT's weight of each edge, (E,): exp of LeakyReLU(s of its target + t of its source), slope 0.2 below 0, over the "
-    "sum of these for all edges to the same target.",
+    "GAT's weight of each edge, (E,): exp of LeakyReLU(s of its target + t of its source), slope 0.2 below 0, over "
+    "the sum of these for all edges to the same target.",
+    level="medium",
 )
 def attention(answer: Answer) -> None:
     """Check the softmax over incoming edges."""
@@ -112,7 +121,9 @@ def attention(answer: Answer) -> None:
 @exercise(
     "colours(neighbours, rounds)",
     "The number of colors of the nodes of a graph after this number of rounds of the Weisfeiler–Lehman test, which "
-    "starts with one color; neighbours[i] is the list of node i's neighbors.",
+    "starts with one color; neighbours[i] is the list of node i's neighbors. A new color depends on the node's own "
+    "color and on how many neighbors have each color.",
+    level="medium",
 )
 def colours(answer: Answer) -> None:
     """Check that the new colour depends on the own colour and the multiset of neighbours' colours."""
@@ -146,7 +157,11 @@ def _refined(near: list[list[int]], rounds: int, multiset: bool = True) -> int:
     return len(set(now))
 
 
-@exercise("triangles(A)", "How many triangles a graph has, from its symmetric adjacency matrix A without loops.")
+@exercise(
+    "triangles(A)",
+    "How many triangles a graph has, from its symmetric adjacency matrix A without loops.",
+    level="medium",
+)
 def triangles(answer: Answer) -> None:
     """Check closed walks of length three, divided by six."""
     full = np.ones((4, 4)) - np.eye(4)

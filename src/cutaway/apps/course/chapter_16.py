@@ -1,15 +1,19 @@
-"""Exercises of chapter 16: latent codes, diffusion, voting, pruning, quantization, attacks, and calibration."""
+"""Exercises of chapter 16: latent codes, the evidence lower bound, and diffusion."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from .exercises import Answer, Array, Exercises, as_array, expect, format_numbers, pair, same
+from .exercises import Answer, Exercises, format_numbers, pair, same
 
 EXERCISES = exercise = Exercises()
 
 
-@exercise("kl(mu, log_var)", "KL(N(mu, exp(log_var)) ‖ N(0, 1)), summed over the numbers of a code, in nats.")
+@exercise(
+    "kl(mu, log_var)",
+    "KL(N(mu, exp(log_var)) ‖ N(0, 1)), summed over the numbers of a code, in nats.",
+    level="easy",
+)
 def kl(answer: Answer) -> None:
     """Check the closed form."""
     for mu, log_var in (
@@ -35,8 +39,30 @@ def kl(answer: Answer) -> None:
 
 
 @exercise(
+    "alphas_bar(betas)",
+    "ᾱ_t of each step t = 1 … T, from the variances betas (T,) of the noise: (T,). ᾱ_t is the product of all 1 - β "
+    "up to and including step t.",
+    level="easy",
+)
+def alphas_bar(answer: Answer) -> None:
+    """Check the cumulative product."""
+    for betas in (np.array([0.1, 0.2, 0.5]), np.array([0.02, 0.0, 0.3, 0.999])):
+        right = np.cumprod(1 - betas)
+        wrong = (
+            (1 - betas, "That is α_t of each step alone: multiply all up to t."),
+            (np.cumprod(betas), "That multiplies the variances of the noise: what stays is 1 - β."),
+            (1 - np.cumsum(betas), "What stays is multiplied at each step, not subtracted."),
+            (np.sqrt(right), "That is the factor of the image, the root: ᾱ is a fraction of the variance."),
+            (1 - right, "That is the variance of the noise: ᾱ is the image's part."),
+            (np.r_[1.0, right[:-1]], "Step t counts: ᾱ_1 is 1 - β_1, not 1."),
+        )
+        same(answer(betas.copy()), right, f"For betas = {format_numbers(betas)}", wrong)
+
+
+@exercise(
     "denoised(xt, noise, signal)",
     "x_0, from x_t = √signal · x_0 + √(1 - signal) · noise, arrays of one shape; `signal` is ᾱ_t.",
+    level="easy",
 )
 def denoised(answer: Answer) -> None:
     """Check the solution of the equation."""
@@ -57,144 +83,82 @@ def denoised(answer: Answer) -> None:
 
 
 @exercise(
-    "consistent(answers, likelihoods)",
-    "The answer that most chains give, of those with equally many the one with the likeliest chain: answers are "
-    "numbers, or None for a chain that did not end, likelihoods the log p of each chain. One at least ended.",
+    "elbo(x, w, b, s, mu, sigma)",
+    "The ELBO in nats, one number, of an example x (D,) under p(z) = N(0, 1), p(x|z) = N(w z + b, s² I), with "
+    "q(z|x) = N(mu, sigma²): w (D,), b (D,), the others are numbers. Exact, without sampling: E(x - w z - b)² = (x "
+    "- w mu - b)² + w² sigma² in each entry. Constants such as ln 2π count.",
+    level="medium",
 )
-def consistent(answer: Answer) -> None:
-    """Check the majority among finished chains."""
-    for answers, likelihoods, right, wrong in (
-        ([24, 23, 24, 25], [-5.0, -0.5, -6.0, -2.0], 24, ((23, "That is the likeliest chain: the majority counts."),)),
-        ([None, None, None, 7, 24, 24], [-1.0] * 6, 24, ((7, "Of those that ended, most say another."),)),
-        ([12, 24, 12, 24], [-3.0, -1.0, -2.0, -9.0], 24, ((12, "Of equal numbers the one with the likeliest chain."),)),
-        (
-            [3, 24, 3, 24],
-            [-1.0, -4.0, -8.0, -4.0],
-            3,
-            ((24, "The likeliest *chain*, not their sum or mean, decides."),),
-        ),
-    ):
-        when = f"For the answers {answers} with log p {likelihoods}"
-        found = answer(list(answers), list(likelihoods))
-        if found is None and None in answers and len(answers) == 6:
-            expect(False, f"{when} it gives None: chains that did not end have no vote. Is there a `return`?")
-        same(found, right, when, wrong)
-
-
-@exercise(
-    "prune(w, fraction)",
-    "The weights w, of any shape, with round(fraction · number of weights) of them, the smallest by size, set to 0.",
-)
-def prune(answer: Answer) -> None:
-    """Check that weights are ranked by size, without their sign."""
-    w = np.array([[0.5, -3.0, 0.1], [-0.2, 2.0, -1.0]])
-
-    def cut(order: Array, count: int) -> Array:
-        out = w.flatten()
-        out[np.argsort(order)[:count]] = 0
-        return out.reshape(w.shape)
-
-    for fraction in (0.5, 0.0, 1.0, 1 / 3):
-        count = round(fraction * w.size)
-        right = cut(np.abs(w).flatten(), count)
+def elbo(answer: Answer) -> None:
+    """Check both terms, with the variance of the code in the reconstruction."""
+    x, w, b = np.array([1.0, -0.5, 2.0]), np.array([0.5, 1.0, -1.0]), np.array([0.0, 0.25, 1.0])
+    for s, mu, sigma in ((0.5, 0.3, 0.8), (1.0, -1.0, 0.5), (2.0, 0.0, 1.0)):
+        at_mean = ((x - w * mu - b) ** 2).sum()
+        squares = at_mean + sigma**2 * (w**2).sum()
+        constant = -len(x) / 2 * np.log(2 * np.pi * s**2)
+        cost = 0.5 * (mu**2 + sigma**2 - 1 - np.log(sigma**2))
+        right = constant - squares / (2 * s**2) - cost
         wrong = (
-            (cut(w.flatten(), count), "-3 is a large weight: the absolute value counts."),
-            (cut(-np.abs(w).flatten(), count), "Those are the largest: the smallest go."),
-            (cut(np.abs(w).flatten(), w.size - count), "`fraction` is what goes, not what stays."),
-            (np.where(np.abs(w) < fraction, 0, w), "`fraction` is how many go, not how large they may be."),
+            (-right, "That is -ELBO, the loss."),
+            (constant - at_mean / (2 * s**2) - cost, "z is random: add w² sigma² to each expected square."),
+            (constant - squares / (2 * s**2) + cost, "The cost of the code is subtracted."),
+            (constant - squares / (2 * s**2), "The cost of the code, KL(q ‖ p(z)), is missing."),
+            (-squares / (2 * s**2) - cost, "The constant of the normal density, -D/2 ln(2π s²), is missing."),
+            (constant - squares / (2 * s**2) - 2 * cost, "A factor of ½ is missing in the divergence."),
         )
-        given = w.copy()
-        same(answer(given, fraction), right, f"For six weights and fraction {fraction:.2f}", wrong)
-        expect(np.array_equal(given, w), "It changes the weights that it was given: make a new array.")
+        same(
+            answer(x.copy(), w.copy(), b.copy(), s, mu, sigma), right, f"For s = {s}, mu = {mu}, sigma = {sigma}", wrong
+        )
 
 
 @exercise(
-    "quantize(w, bits)",
-    "(q, s) with w (O, I) ≈ s q: whole numbers q (O, I) from -(2^(bits-1) - 1) to 2^(bits-1) - 1, and the step s (O,) "
-    "of each row, by which its largest weight is the largest number.",
+    "step_posterior(x0, xt, now, before)",
+    "(mean, variance) of q(x_{t-1} | x_t, x_0), for arrays x0 and xt of one shape; `now` is ᾱ_t and `before` is "
+    "ᾱ_{t-1}, so that α_t = now / before and β_t = 1 - α_t. The mean has the shape of x0, the variance is one "
+    "number.",
+    level="medium",
 )
-def quantize(answer: Answer) -> None:
-    """Check that each row has its own step, and rounding to the nearest."""
-    w = np.array([[0.5, -1.0, 0.26], [8.0, 1.0, -3.0]])
-    for bits in (8, 4):
-        most = 2 ** (bits - 1) - 1
-        s = np.abs(w).max(1) / most
-        when = f"For two rows and {bits} bits"
-        q, steps = pair(answer(w.copy(), bits), ("q", "s"), when)
+def step_posterior(answer: Answer) -> None:
+    """Check the two weights of the mean, and the variance."""
+    x0, xt = np.array([1.0, -0.5, 0.25]), np.array([0.5, 0.75, -1.0])
+    for now, before in ((0.5, 0.8), (0.1, 0.3)):
+        alpha = now / before
+        beta = 1 - alpha
+        when = f"For now = {now}, before = {before}"
+        mean, variance = pair(answer(x0.copy(), xt.copy(), now, before), ("mean", "variance"), when)
+        right = (np.sqrt(alpha) * (1 - before) * xt + np.sqrt(before) * beta * x0) / (1 - now)
         wrong = (
-            (np.full(2, np.abs(w).max() / most), "Each row has its own step."),
-            (np.abs(w).max() / most, "Each row has its own step."),
-            (np.abs(w).max(1) / (2**bits - 1), "One bit is the sign: the largest number is 2^(bits-1) - 1."),
-            (np.abs(w).max(1) / (most + 1), "The largest number is 2^(bits-1) - 1, so that 0 stays in the middle."),
-            (w.max(1) / most, "The largest by size: -1 is larger than 0.5."),
-            (1 / s, "The step multiplies the integer: w ≈ s q."),
+            ((alpha * (1 - before) * xt + before * beta * x0) / (1 - now), "√α_t and √ᾱ_{t-1}: take the roots."),
+            (
+                (np.sqrt(alpha) * (1 - before) * x0 + np.sqrt(before) * beta * xt) / (1 - now),
+                "√α_t (1 - ᾱ_{t-1}) is the factor of x_t, √ᾱ_{t-1} β_t that of x_0.",
+            ),
+            (right * (1 - now), "Divide by 1 - ᾱ_t."),
+            (np.sqrt(before) * x0, "That is the mean of q(x_{t-1} | x_0): x_t is known, too."),
         )
-        same(steps, s, f"{when} s", wrong)
-        of_numbers = (
-            (np.trunc(w / s[:, None]), "Round to the nearest, not towards 0."),
-            (np.floor(w / s[:, None]), "Round to the nearest, not down."),
-            (w / s[:, None], "Whole numbers: round."),
-            (np.round(w / s[:, None]) * s[:, None], "That is s q: q are the whole numbers."),
-        )
-        same(q, np.round(w / s[:, None]), f"{when} q", of_numbers)
+        same(mean, right, f"{when}, the mean:", wrong)
+        hint = "The variance is (1 - ᾱ_{t-1}) / (1 - ᾱ_t) · β_t."
+        value = (1 - before) / (1 - now) * beta
+        same(variance, value, f"{when}, the variance:", ((beta, hint), (1 - before, hint), (np.sqrt(value), hint)))
 
 
 @exercise(
-    "attack(x, gradient, eps, low, high)",
-    "One step of the fast gradient sign method: from an image x, the gradient of its loss, how far, and between which "
-    "values pixels lie.",
+    "noise_weights(betas)",
+    "w_t = β_t / (2 α_t (1 - ᾱ_{t-1})) for t = 2 … T, from betas (T,): (T - 1,). With these weights of ‖ε - ε_θ‖² "
+    "the loss is the bound. t = 1 is left out, since 1 - ᾱ_0 = 0.",
+    level="medium",
 )
-def attack(answer: Answer) -> None:
-    """Check the sign, the direction and clipping."""
-    x, gradient = np.array([0.0, 0.95, -0.98, 0.4, 0.2]), np.array([0.001, 3.0, -2.0, -0.5, 0.0])
-    step = 0.1 * np.sign(gradient)
-    wrong = (
-        (np.clip(x - step, -1, 1), "That goes down: the loss is to rise."),
-        (x + step, "Pixels stay between low and high: clip."),
-        (np.clip(x + 0.1 * gradient, -1, 1), "Only the sign of the gradient counts: each pixel moves by eps."),
-        (np.clip(step, -1, 1), "That is the change alone: add it to x."),
-        (
-            np.clip(x + 0.1 * gradient / np.linalg.norm(gradient), -1, 1),
-            "Each pixel changes by eps, independent of its gradient.",
-        ),
-        (np.clip(x + 0.1 * np.where(gradient >= 0, 1, -1), -1, 1), "Where the gradient is 0 nothing moves."),
-    )
-    given = x.copy()
-    same(
-        answer(given, gradient.copy(), 0.1, -1.0, 1.0),
-        np.clip(x + step, -1, 1),
-        f"For x = {format_numbers(x)}, eps = 0.1",
-        wrong,
-    )
-    expect(np.array_equal(given, x), "It changes the x that it was given.")
-
-
-@exercise(
-    "calibration(p, right, bins)",
-    "The expected calibration error: the mean of |accuracy - mean p| over bins of equal width from 0 to 1, weighted by "
-    "their examples; p (n,) is the confidence of each prediction, right (n,) is 1 where it is correct. p = 1 is in the "
-    "last bin.",
-)
-def calibration(answer: Answer) -> None:
-    """Check that bins are weighted by their counts, and that empty bins are left out."""
-    p = np.array([0.95, 0.9, 0.92, 0.55, 0.61, 0.3, 1.0, 0.97])
-    right = np.array([1, 0, 1, 1, 0, 0, 1, 0.0])
-    for bins in (10, 4):
-        which = np.minimum((p * bins).astype(int), bins - 1)
-        there = [k for k in range(bins) if (which == k).any()]
-        gaps = np.array([right[which == k].mean() - p[which == k].mean() for k in there])
-        share = np.array([(which == k).mean() for k in there])
-        wanted = float((share * np.abs(gaps)).sum())
-        middles = np.array([(k + 0.5) / bins for k in there])
-        rates = np.array([right[which == k].mean() for k in there])
+def noise_weights(answer: Answer) -> None:
+    """Check which step each factor belongs to."""
+    for betas in (np.array([0.1, 0.2, 0.5]), np.array([0.02, 0.1, 0.3, 0.6])):
+        alphas = 1 - betas
+        bars = np.cumprod(alphas)
+        right = betas[1:] / (2 * alphas[1:] * (1 - bars[:-1]))
         wrong = (
-            (np.abs(gaps).mean(), "Bins are weighted by their examples."),
-            (abs((share * gaps).sum()), "Take the size of each gap *before* the sum: above and below do not cancel."),
-            (np.abs(p - right).mean(), "That is each answer's own error: take the means of each bin first."),
-            ((share * gaps**2).sum(), "The size of the gap, not its square."),
-            ((share * np.abs(rates - middles)).sum(), "Take the mean of p in the bin, not its middle."),
-            (np.abs(gaps).max(), "That is the largest gap, another measure: the mean is asked for."),
+            (betas[1:] / (2 * alphas[1:] * (1 - bars[1:])), "1 - ᾱ of the step *before*: ᾱ_{t-1}."),
+            (2 * right, "A factor of ½ is missing."),
+            (betas[1:] / (2 * (1 - bars[:-1])), "Divide by α_t, too."),
+            (betas[1:] / (2 * bars[1:] * (1 - bars[:-1])), "α_t is that of one step, 1 - β_t: not ᾱ_t."),
+            (betas[1:] ** 2 / (2 * alphas[1:] * (1 - bars[:-1])), "β_t, not its square: β̃_t has cancelled one."),
         )
-        found = answer(p.copy(), right.copy(), bins)
-        expect(np.isfinite(as_array(found, f"With {bins} bins")).all(), "A bin without examples counts for nothing.")
-        same(found, wanted, f"With {bins} bins", wrong)
+        same(answer(betas.copy()), right, f"For betas = {format_numbers(betas)}", wrong)

@@ -6,6 +6,7 @@ of the chapters show source code of the library, interactive drawings, and figur
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
 import textwrap
@@ -56,7 +57,10 @@ CHAPTERS = (
     Chapter(13, "BERT and GPT: pre-training and fine-tuning"),
     Chapter(14, "The Vision Transformer"),
     Chapter(15, "Graph neural networks"),
-    Chapter(16, "Beyond labels: self-supervision, reasoning, compression, robustness"),
+    Chapter(16, "Generative models: variational autoencoders and diffusion"),
+    Chapter(17, "Self-supervised and few-shot learning"),
+    Chapter(18, "Reasoning and search"),
+    Chapter(19, "Compression and robustness"),
 )
 
 
@@ -173,6 +177,17 @@ Answer = Callable[..., Any]
 Check = Callable[[Answer], None]
 
 
+LEVELS = ("easy", "medium")  # of the exercises with a check; each chapter also has an open one, on its page
+RULES = """\
+Rules for all exercises
+- Inputs are NumPy arrays, lists and numbers, unless the text says otherwise. They must not be changed: `w = w + …`
+  makes a new array, `w += …` changes the given one.
+- Results are numbers, NumPy arrays, lists or PyTorch tensors of the shape in the text. Several results are returned as
+  a tuple in that order.
+- Numbers are compared with a tolerance of 1e-6 of the largest entry.
+- The function keeps its name and parameters, and returns within 20 seconds. It may use functions of the same file."""
+
+
 class NotYet(Exception):
     """Raised for an answer that is not correct yet."""
 
@@ -183,8 +198,9 @@ class Exercise:
 
     name: str
     takes: str  # parameters in parentheses: (w, b, x)
-    gives: str  # the result in one or two sentences, as docstring of the stub
+    gives: str  # the result with all its rules, as docstring of the stub
     check: Check
+    level: str  # of LEVELS
 
     @property
     def signature(self) -> str:
@@ -195,12 +211,13 @@ class Exercise:
 class Exercises(list[Exercise]):
     """The exercises of a chapter, to which a decorator adds each check."""
 
-    def __call__(self, signature: str, gives: str) -> Callable[[Check], Check]:
-        """Return a decorator that adds a check for the function with this signature; `gives` describes its result."""
+    def __call__(self, signature: str, gives: str, level: str) -> Callable[[Check], Check]:
+        """Return a decorator that adds a check for the function with this signature; `gives` has the rules of its
+        result."""
         name, parenthesis, takes = signature.partition("(")
 
         def add(check: Check) -> Check:
-            self.append(Exercise(name, parenthesis + takes, gives, check))
+            self.append(Exercise(name, parenthesis + takes, gives, check, level))
             return check
 
         return add
@@ -213,14 +230,36 @@ def check_answer(exercise: Exercise, answer: Answer) -> None:
         inspect.signature(answer).bind(*wants)
     except (TypeError, ValueError) as error:
         raise NotYet(f"it must be callable as {exercise.signature}: {error}.") from error
+    changed: list[str] = []
+
+    def called(*given: Any, **named: Any) -> Any:
+        before = copy.deepcopy((given, named))
+        try:
+            return answer(*given, **named)
+        finally:
+            after = [*given, *named.values()]
+            for name, was, now in zip(wants, [*before[0], *before[1].values()], after):
+                if not _equal(was, now) and name not in changed:
+                    changed.append(name)
+
     try:
-        exercise.check(answer)
+        exercise.check(called)
+        expect(not changed, f"it changes the `{', '.join(changed)}` that it was given: make a new array or list.")
     except NotYet:
         raise
     except Exception as error:
         line = innermost_line(error, lambda frame: frame.f_globals.get("__name__") in (READERS, "__main__"))
         where = f" (line {line})" if line else ""
         raise NotYet(f"it raises {type(error).__name__}: {error}{where}.") from error
+
+
+def _equal(was: Any, now: Any) -> bool:
+    """Return whether an argument is as it was before a call. Functions count as unchanged."""
+    if isinstance(was, np.ndarray):
+        return was.shape == now.shape and np.array_equal(was, now, equal_nan=was.dtype.kind in "fc")
+    if isinstance(was, list | tuple):
+        return len(was) == len(now) and all(map(_equal, was, now))
+    return callable(was) or bool(was == now)
 
 
 def innermost_line(error: BaseException, of_reader: Callable[[FrameType], bool]) -> int | None:

@@ -94,7 +94,11 @@ def open_in_memory(
     """Build the data set of Python objects, read as data of this kind. Raises DataError, SettingError, UnknownName."""
     first = given.train
     origin = DataSource(
-        first.name, IN_MEMORY, given.fingerprint, [n for held in given.splits.values() for n in held.notes]
+        first.name,
+        IN_MEMORY,
+        given.fingerprint,
+        [n for held in given.splits.values() for n in held.notes],
+        given.weights,
     )
     if isinstance(first, Graphs):
         return _graphs(given, origin, settings)

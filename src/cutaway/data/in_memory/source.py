@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
@@ -68,7 +69,11 @@ TAKEN = (
 class InMemorySource:
     """Data given in Python, read once on first use. Two sources are equal only if they are the same object."""
 
-    def __init__(self, train: Any, val: Any = None, test: Any = None) -> None:
+    def __init__(
+        self, train: Any, val: Any = None, test: Any = None, weights: NDArray[np.float64] | None = None
+    ) -> None:
+        """Initialize from the objects of the splits. `weights` are sample weights of the examples of `train`, (n,)."""
+        self.weights = weights
         self._objects = {name: one for name, one in zip(SPLITS, (train, val, test)) if one is not None}
 
     def __repr__(self) -> str:
@@ -122,6 +127,8 @@ class InMemorySource:
     def fingerprint(self) -> str:
         """The sha256 of the content of all splits."""
         said = "".join(f"{name} {held.digest}\n" for name, held in self.splits.items())
+        if self.weights is not None:
+            said += f"weights {hashlib.sha256(self.weights.tobytes()).hexdigest()}\n"
         return hashlib.sha256(said.encode()).hexdigest()
 
     def kind(self, settings: DataSettings, takes: Sequence[str] = ()) -> str:

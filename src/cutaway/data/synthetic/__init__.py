@@ -37,6 +37,11 @@ EXAMPLES = {
         Example("days.txt", "3 000 sentences of everyday life (made up)", examples.days),
         Example("topics.tsv", "600 others, and what each is about (made up)", examples.topics),
         Example("dates.tsv", "3 000 dates as people write them, and in ISO 8601 (made up)", examples.dates),
+        Example(
+            "summaries.tsv",
+            "2 350 descriptions of functions and classes, and their summaries",
+            examples.summaries,
+        ),
         Example("masks/", "900 scenes of handwritten digits, and which digit each pixel is of", examples.masks),
         Example(
             "captions/",

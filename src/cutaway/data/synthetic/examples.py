@@ -18,10 +18,11 @@ import datetime
 import json
 import re
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
-from itertools import product
+from inspect import cleandoc
+from itertools import product, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -621,18 +622,58 @@ def help_text(path: Path) -> None:
     path.write_text("".join(f"{found[i]}\n\n" for i in rng.permutation(len(found))), encoding="utf-8")
 
 
-def sentences(library: str) -> list[str]:
-    """Return the distinct first sentences of a library's docstrings, without importing the library."""
+def summaries(path: Path) -> None:
+    """Write the names and descriptions of functions and classes, a tab, and the first line of their docstrings."""
+    found: dict[str, str] = {}  # descriptions that several functions share are written once
+    for library in LIBRARIES:
+        for source in _sources(library):
+            for name, docstring in NAMED_DOCSTRING.findall(source):
+                found |= _describe(name, cleandoc(docstring))
+    lines = [f"{description}\t{summary}\n" for description, summary in found.items()]
+    path.write_text("".join(lines[i] for i in np.random.default_rng(0).permutation(len(lines))), encoding="utf-8")
+
+
+NAMED_DOCSTRING = re.compile(r'\n *(?:def|class) ([A-Za-z]\w*)\b[^"\']*:\n\s+r?"""(.+?)"""', re.DOTALL)
+SUMMARY_LENGTHS = 3, 14  # smallest and largest number of words of a first line
+DESCRIPTION_LENGTHS = 10, 40  # smallest number of words of a description, and number after which it is cut
+SECTION = re.compile(r"^\s*(-{3,}|\.\.|>>>|Args:|Returns:|Example)", re.MULTILINE)  # the end of a description
+
+
+def _describe(name: str, docstring: str) -> dict[str, str]:
+    """Return the description and the first line of a docstring, or nothing if they are no plain sentences."""
+    first, *others = re.split(r"\n\s*\n", docstring)
+    paragraphs = [_plain(text) for text in takewhile(lambda text: not SECTION.search(text), others)]
+    words = " ".join(takewhile(lambda text: text.endswith("."), paragraphs)).split()
+    summary, (fewest, most) = _plain(first), DESCRIPTION_LENGTHS
+    if not summary.endswith(".") or not SUMMARY_LENGTHS[0] <= len(summary.split()) <= SUMMARY_LENGTHS[1]:
+        return {}
+    description = f"{name}: {' '.join(words[:most])}"
+    usable = len(words) >= fewest and words[0][0].isupper() and f"{description}{summary}".isascii()
+    return {description: summary} if usable else {}
+
+
+def _plain(docstring: str) -> str:
+    """Return a paragraph on one line, without the markup of roles, code and emphasis."""
+    return " ".join(re.sub(r":\w+:|[`*]", "", docstring).split())
+
+
+def _sources(library: str) -> Iterator[str]:
+    """Yield the source files of a library that hold its public functions, without importing the library."""
     spec = find_spec(PACKAGES.get(library, library))
     assert spec is not None
     assert spec.submodule_search_locations
     root = Path(spec.submodule_search_locations[0])
-    found = []
     for path in sorted(path for place in LIBRARIES[library].split() for path in (root / place).rglob("*.py")):
-        if any(part.startswith("_") or "test" in part for part in path.relative_to(root).parts[:-1]):
-            continue
-        for docstring in DOCUMENTED.findall(path.read_text(encoding="utf-8")):
-            sentence = " ".join(re.sub(r":\w+:|[`*]", "", docstring).split())
+        if not any(part.startswith("_") or "test" in part for part in path.relative_to(root).parts[:-1]):
+            yield path.read_text(encoding="utf-8")
+
+
+def sentences(library: str) -> list[str]:
+    """Return the distinct first sentences of a library's docstrings."""
+    found = []
+    for source in _sources(library):
+        for docstring in DOCUMENTED.findall(source):
+            sentence = _plain(docstring)
             if (
                 sentence.endswith(".")
                 and SENTENCE_LENGTHS[0] <= len(sentence.split()) <= SENTENCE_LENGTHS[1]

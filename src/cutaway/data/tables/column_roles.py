@@ -36,6 +36,7 @@ from .column_types import (
     MOSTLY,
     TYPES,
     ColumnType,
+    Numbers,
     decode,
     explain_unreadable,
     find_codes,
@@ -235,11 +236,14 @@ class Labels:
             return None
         return self.cells.gather(rows).rank("dense").to_numpy()
 
-    def fit(self, train: Rows) -> Simple:
-        """Return the target fitted on the training rows: their classes, or their mean and standard deviation."""
+    def fit(self, train: Rows, weights: Numbers | None = None) -> Simple:
+        """Return the target fitted on the training rows: their classes, or their mean and standard deviation.
+
+        `weights` are sample weights of these rows.
+        """
         cells = self.cells.gather(train)
         if self.numeric:
-            return Value(self.column, *mean_and_std(decode(cells, NUMBER)))
+            return Value(self.column, *mean_and_std(decode(cells, NUMBER), weights))
         return Classes(tuple(natural_order(cells.unique())), self.column)
 
     def tensor(self, target: Simple, rows: Rows) -> Tensor:

@@ -471,10 +471,12 @@ class Category:
 Encoder = Numeric | Category
 
 
-def fit_encoder(name: str, type: ColumnType, cells: pl.Series, scale: str) -> Encoder | None:
+def fit_encoder(
+    name: str, type: ColumnType, cells: pl.Series, scale: str, weights: Numbers | None = None
+) -> Encoder | None:
     """Return the encoder of one column, fitted on its training cells; None if no cell can be read.
 
-    `scale` is standard, quantile or none.
+    `scale` is standard, quantile or none. `weights` (n,) weigh the cells in mean, deviation and median.
     """
     if type.kind == "category":
         return _fit_category(name, cells) if cells.count() else None
@@ -485,15 +487,29 @@ def fit_encoder(name: str, type: ColumnType, cells: pl.Series, scale: str) -> En
     mean, std = 0.0, 1.0
     curve: Curve = ()
     if scale == "standard":
-        mean, std = mean_and_std(known)
+        mean, std = mean_and_std(known, None if weights is None else weights[~np.isnan(values)])
     elif scale == "quantile":
         curve = _normal_curve(known)
-    fill, missing = float(np.median(known)), len(known) < len(values)
+    fill = float(np.median(known)) if weights is None else _weighted_median(known, weights[~np.isnan(values)])
+    missing = len(known) < len(values)
     return Numeric.of(name, type, fill, missing, mean, std, curve, bool((known % 1).any()))
 
 
-def mean_and_std(values: Numbers) -> tuple[float, float]:
+def _weighted_median(values: Numbers, weights: Numbers) -> float:
+    """Return the median of values of which each occurs as often as its weight says."""
+    order = np.argsort(values)
+    values, below = values[order], np.cumsum(weights[order])
+    half = below[-1] / 2
+    at = int(np.searchsorted(below, half * (1 - 1e-12)))
+    exact = at + 1 < len(values) and abs(below[at] - half) <= 1e-12 * half
+    return float((values[at] + values[at + 1]) / 2 if exact else values[at])
+
+
+def mean_and_std(values: Numbers, weights: Numbers | None = None) -> tuple[float, float]:
     """Return mean and standard deviation of finite values; the latter is 1 if all are equal up to rounding."""
+    if weights is not None:
+        mean = float(np.average(values, weights=weights))
+        return standard_scale(mean, float(np.sqrt(np.average((values - mean) ** 2, weights=weights))))
     return standard_scale(float(values.mean()), float(values.std()))
 
 

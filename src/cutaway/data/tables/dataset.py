@@ -216,7 +216,8 @@ class TableBuilder(DatasetBuilder[TablePreprocessing, Split]):
         """Fit an encoder for each column."""
         train = self.indices["train"]
         encoders = self.fit_encoders(train)
-        fitted = fit_preprocessing(encoders, self.types, self.labels, train, self.settings, self.table.form)
+        weights = None if self.origin.weights is None else self.origin.weights[train]
+        fitted = fit_preprocessing(encoders, self.types, self.labels, train, self.settings, self.table.form, weights)
         target = fitted.spec.target
         assert not isinstance(target, Episodes), "rows have a target each"
         self.target: Simple = target
@@ -226,9 +227,9 @@ class TableBuilder(DatasetBuilder[TablePreprocessing, Split]):
     def fit_encoders(self, train: Rows) -> Sequence[Encoder | None]:
         """Return the encoder of each column; None if no cell can be read."""
         training = {column: self.cells[column].gather(train) for column in self.learned}
-        return [
-            fit_encoder(column, type, training[column], self.settings.scale) for column, type in self.learned.items()
-        ]
+        weights, scale = self.origin.weights, self.settings.scale
+        own = None if weights is None else weights[train]
+        return [fit_encoder(column, type, training[column], scale, own) for column, type in self.learned.items()]
 
     def encode(self, split: str, rows: Rows) -> Split:
         """Return the rows in memory."""

@@ -37,6 +37,7 @@ from .column_types import (
     Category,
     ColumnType,
     Encoder,
+    Numbers,
     encoder_from_json,
     explain_unreadable,
     infer_type,
@@ -308,8 +309,12 @@ def fit_preprocessing(
     train: Rows,
     settings: DataSettings,
     form: Form,
+    weights: Numbers | None = None,
 ) -> TablePreprocessing:
-    """Return the preprocessing of the usable columns. Raises DataError if no column is usable."""
+    """Return the preprocessing of the usable columns; `weights` are sample weights of the training rows.
+
+    Raises DataError if no column is usable.
+    """
     kept = tuple(encoder for encoder in encoders if encoder is not None)
     if not kept:
         reasons = ", ".join(f"{column} ({LEFT_OUT.get(t.kind, 'no cell can be read')})" for column, t in types.items())
@@ -318,5 +323,5 @@ def fit_preprocessing(
             fix="types=COLUMN:number or COLUMN:category keeps a column that was taken for an id or for text.",
         )
     features = tuple(feature for encoder in kept for feature in encoder.features)
-    spec = TableSpec(features, labels.fit(train))
+    spec = TableSpec(features, labels.fit(train, weights))
     return TablePreprocessing(spec, kept, fill=settings.missing == "fill", written=form.as_default())

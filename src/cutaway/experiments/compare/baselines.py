@@ -51,6 +51,7 @@ from ...data.graphs.splits import NodeSplit
 from ...data.series.transforms import WindowSplit
 from ...data.task_sequence import subset
 from ...runs.run import Run
+from ...runs.summary import headline
 from ...statistics.intervals import Metric
 from ...tasks.classification import Classification
 from ...tasks.forecasting import fit_linear, seasonal_naive
@@ -58,7 +59,6 @@ from ...tasks.regression import Regression
 from ...tasks.task import HIGHER_IS_BETTER, Task
 from ...training.evaluation import sequential_batches
 from ...training.run_folder import read_evaluation, write_evaluation
-from ...views.run.summary import headline
 
 MAX_CONTEXT = 5  # maximum context in tokens
 MAX_FIT_TOKENS = 2_000_000  # maximum training tokens; more are subsampled evenly by window

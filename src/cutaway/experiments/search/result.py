@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +15,8 @@ import optuna
 from torch import nn
 
 from ...checkpoints.factory import ModuleBuilder
-from ...core.errors import NotARunError, printable, shorten
+from ...core.errors import NotARunError, shorten
+from ...core.log import redirect
 from ...core.metric_names import metric
 from ...core.schema import name_document_in_errors
 from ...data.in_memory.source import InMemorySource
@@ -166,6 +169,7 @@ class SearchProgress(ExperimentProgress):
     def __init__(self, shown: bool = True) -> None:
         super().__init__(shown)
         self._bar: rich.progress.Progress | None = None
+        self._redirected = contextlib.ExitStack()
         self._printed = 0  # rows that were printed
 
     def __enter__(self) -> SearchProgress:
@@ -183,12 +187,14 @@ class SearchProgress(ExperimentProgress):
                 console=Console(stderr=True),
             )
             self._bar.start()
+            self._redirected.enter_context(redirect(self._print_above_bar))
             self._task = self._bar.add_task("", total=1)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._redirected.close()
         if self._bar:
             self._bar.stop()
 
@@ -247,11 +253,11 @@ class SearchProgress(ExperimentProgress):
         said = f"best {metric(self._metric)[0]} {format_score(self._metric, best)}  " if best is not None else ""
         self._bar.update(self._task, completed=done, total=self._trials, description=said + doing)
 
-    def _line(self, text: str, style: str = "") -> None:
-        if self._bar:
-            self._bar.console.print(printable(text), style=style or None, markup=False, highlight=False)
-        else:
-            super()._line(text)
+    def _print_above_bar(self, record: logging.LogRecord) -> None:
+        """Print a message above the bar."""
+        assert self._bar is not None
+        style = getattr(record, "shown", {}).get("style")
+        self._bar.console.print(record.getMessage(), style=style or None, markup=False, highlight=False)
 
 
 def format_score(name: str, value: float) -> str:

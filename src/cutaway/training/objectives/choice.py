@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from ...core.errors import IncompatibleSettingError
 from ...core.spec import Spec
 from ...data.dataset_base import DataSet, Split
 from ...nn.lora import merge
@@ -66,7 +67,17 @@ def build_objective(
     place: DeviceContext,
     teacher: Teacher | None,
 ) -> Supervised:
-    """Return the objective that trains `model`, which is on its device, on the split."""
+    """Return the objective that trains `model`, which is on its device, on the split.
+
+    Raises SettingError if it does not support the sample weights of the data.
+    """
+    if data.weights is not None and (
+        teacher is not None or OBJECTIVES[settings.objective] is not Supervised or not hasattr(task, "training_losses")
+    ):
+        raise IncompatibleSettingError(
+            f"Invalid sample_weight: only for supervised learning of classes and numbers, and this is {task.name} with "
+            f"objective={settings.objective}{' and a teacher' if teacher is not None else ''}. Leave it out."
+        )
     if settings.attack:
         return AdversarialTraining(model, task, settings, train, data)
     if teacher is not None:

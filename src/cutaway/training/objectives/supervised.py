@@ -76,7 +76,9 @@ class Supervised:
         self.network = as_base_model(model)
         self.task_schedule = TaskSchedule(data.tasks, train, settings.epochs, self.at_once)
         self.forward: Callable[..., Tensor] = torch.compile(model) if settings.compile else model
-        self.chunked_head = build_chunked_head(model, task, settings.loss_chunk, compiled=settings.compile)
+        self.sample_weights = data.weights  # of the training examples, (n,), on the CPU
+        whole = self.sample_weights is None
+        self.chunked_head = build_chunked_head(model, task, settings.loss_chunk, settings.compile) if whole else None
         self.scores: Callable[[Split, DeviceContext], dict[str, float]] | None = None  # own validation of a split
         self.is_stateful = is_stateful(model, train)
         self.hidden_state: tuple[Tensor, ...] = ()  # state of the model, carried between batches
@@ -90,9 +92,23 @@ class Supervised:
             loss = self.chunked_head.loss(inputs, target)
             return BatchLoss(loss, loss)
         outputs, *auxiliary = self._answers(inputs)
-        loss = self.task.loss(outputs, target)
-        beside = (self.network.auxiliary_weight * self.task.loss(a, target) for a in auxiliary)
+        loss = self._task_loss(outputs, target, index)
+        beside = (self.network.auxiliary_weight * self._task_loss(a, target, index) for a in auxiliary)
         return BatchLoss(loss, sum(beside, loss), outputs)
+
+    def loss_denominator(self, target: Tensor, index: Tensor) -> float:
+        """Return the sum of the sample weights of a batch with the examples `index` (N,), times those of classes."""
+        assert self.sample_weights is not None
+        weights: Tensor = self.task.example_weights(target).cpu()  # type: ignore[attr-defined]
+        return float((self.sample_weights[index] * weights).sum())
+
+    def _task_loss(self, outputs: Tensor, target: Tensor, index: Tensor | None) -> Tensor:
+        """Return the loss of the task, summed over the batch with the sample weights, if there are any."""
+        if self.sample_weights is None:
+            return self.task.loss(outputs, target)
+        assert index is not None
+        losses: Tensor = self.task.training_losses(outputs, target)  # type: ignore[attr-defined]
+        return (losses * self.sample_weights[index].to(losses)).sum()
 
     def batches(self, train: Split, settings: TrainSettings, epoch: int) -> Batches:
         """Return the example indices of each batch of an epoch, the same on every call."""

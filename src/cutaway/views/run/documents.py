@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import FileError, NotARunError, shorten, shorten_repr
-from ...core.files import read_bytes
+from ...core.errors import NotARunError
 from ...draw.number_format import count
 from ...runs.run import Run
 from ...training.callbacks import list_snapshots
-from ...training.run_folder import read_evaluation, read_layers, read_run
+from ...training.run_folder import Cell, read_evaluation, read_layers, read_metrics, read_run
 
 INSIDE = "inspect.html"
-Cell = float | str | None
 
 
 @dataclass(frozen=True)
@@ -48,35 +43,6 @@ def read_documents(folder: Path) -> Documents:
         folder=str(folder),
         inside=(folder / INSIDE).is_file(),
     )
-
-
-def read_metrics(path: Path) -> list[dict[str, Cell]]:
-    """Read the rows of metrics.csv, with finite numbers as floats; return an empty list if there is no file yet.
-
-    Raises:
-        FileError: If a cell is not a number; the message has its line and column.
-    """
-    if not path.is_file():
-        return []
-    try:
-        rows = list(csv.DictReader(io.StringIO(read_bytes(path).decode("utf-8-sig"), newline="")))
-    except (ValueError, csv.Error) as error:
-        raise FileError(f"{path} is not a valid CSV file ({shorten(error, 120)}). Restore it from a backup.") from error
-    return [
-        {name: _cell(text, f"{path}, line {line}, column {shorten(name)}") for name, text in row.items() if name}
-        for line, row in enumerate(rows, 2)
-    ]
-
-
-def _cell(text: str | None, where: str) -> Cell:
-    """Return a finite number as a float, other text unchanged (JSON has no infinity or NaN), and empty text as None."""
-    if not text:
-        return None
-    try:
-        number = float(text)
-    except ValueError as error:
-        raise FileError(f"{where}: {shorten_repr(text)} is not a number. Restore the file from a backup.") from error
-    return number if math.isfinite(number) else text
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from ...data.splits import split_hash
 from ...draw.description import Drawing, View, table
 from ...draw.number_format import capitalize_name, format_value, number, percent, plural
 from ...runs.evaluation import IMAGE_SIDE, PANELS
+from ...runs.summary import headline
 from ...tasks.task import HIGHER_IS_BETTER
 from ..subject import Subject
 from .classification import confusion, per_class
@@ -47,13 +48,6 @@ def example_noun(run: dict[str, Any]) -> str:
 
 
 # --- the metric -----------------------------------------------------------------------------------------------
-
-
-def headline(evaluation: dict[str, Any]) -> str:
-    """Return the key of the main metric: the one that selected the weights, or the first."""
-    metrics = evaluation["metrics"]
-    watched = [k for k in (evaluation.get("watch"), "accuracy", "rmse") if k in metrics]
-    return str((watched or list(metrics))[0])
 
 
 def trust_note(run: dict[str, Any], evaluation: dict[str, Any]) -> str:

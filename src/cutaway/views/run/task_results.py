@@ -95,7 +95,7 @@ def masks(found: dict[str, Any], split: str) -> View:
             "title": "Colors in the examples; the background has none",
             "size": list(SWATCH),
             "items": [
-                {"name": "", "image": _swatch(k), "words": name, "note": "", "lines": []}
+                {"name": "", "image": swatch(k), "words": name, "note": "", "lines": []}
                 for k, name in enumerate(names)
                 if k
             ],
@@ -132,7 +132,7 @@ def _iou(c: dict[str, Any]) -> str:
     return percent(value) + (f" ({percent(low)} – {percent(high)})" if low is not None and high is not None else "")
 
 
-def _swatch(k: int) -> str:
+def swatch(k: int) -> str:
     """Return the colour of a class as an image."""
     red, green, blue = palette()[3 * k : 3 * k + 3]
     buffer = io.BytesIO()

@@ -23,8 +23,9 @@ from ...draw.number_format import (
     timestamp_text,
 )
 from ...training.config import TrainSettings
+from ...training.run_folder import Cell
 from ..subject import Subject
-from .documents import INSIDE, Cell, read_documents
+from .documents import INSIDE, read_documents
 
 LOG_FROM = 20.0  # ratio of the largest to the smallest value above which a metric has a log scale
 CURVES = {"train_": "train", "val_": "val"}  # prefix of a column → its split
