@@ -19,7 +19,7 @@ from .checkpoints.hub import resolve_path
 from .checkpoints.huggingface.folders import is_folder
 from .checkpoints.saving import CONFIG
 from .core.config import build, field_names
-from .core.errors import CutawayWarning, DataError, FileError, SettingError, UnknownName, shorten
+from .core.errors import CutawayWarning, NotARunError, SettingError, UnknownName, UnsupportedDataError, shorten
 from .core.files import as_path, open_regular, reject_overwriting, write_text
 from .data.in_memory.source import to_source
 from .data.open_data import NAMED, infer_kind
@@ -266,7 +266,7 @@ def prepare(
     of_data = [key for key in field_names(DataSettings) if key in given and key not in field_names(ShardSettings)]
     kind = infer_kind(str(data), build(DataSettings, {key: given[key] for key in of_data}))
     if str(data) in NAMED:
-        raise DataError(f"{data} is a named data set that fits into memory: train on it directly.")
+        raise UnsupportedDataError(f"{data} is a named data set that fits into memory: train on it directly.")
     return prepare_data(kind, source, out, settings, progress)
 
 
@@ -480,12 +480,12 @@ def load(path: str | os.PathLike[str], model: str | nn.Module | type[nn.Module] 
     if is_exported(path):
         return ExportedRun(path)
     if path.is_file():
-        raise FileError(
+        raise NotARunError(
             f"{path} is a file, not the folder of a run. For a torchvision checkpoint, name its model, e.g. "
             f'load("{path}", model="resnet18").'
         )
     if (path / CONFIG).is_file():
-        raise FileError(f'{path} is a model without a run: name the model, e.g. load("{path}", model=NAME).')
+        raise NotARunError(f'{path} is a model without a run: name the model, e.g. load("{path}", model=NAME).')
     run = Run(path)
     run.reject_other_module()
     return run

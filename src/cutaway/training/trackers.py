@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..core.config import build
-from ..core.errors import CutawayWarning, SettingError
+from ..core.errors import CutawayWarning, IncompatibleSettingError, SettingError
 from ..core.extras import require
 from .callbacks import Callback
 from .checkpoint import TrainingState
@@ -195,7 +195,7 @@ def start_tracker(tracker: Tracker | None, folder: Path, about: dict[str, Any]) 
     except SettingError:
         raise
     except Exception as error:  # of the tracker's library, such as a login that is missing
-        raise SettingError(f"tracker={tracker.name} cannot start a run: {error}. {tracker.HINT}") from error
+        raise IncompatibleSettingError(f"tracker={tracker.name} cannot start a run: {error}. {tracker.HINT}") from error
     about["tracker"] = {"name": tracker.name, "id": tracker.id}
 
 

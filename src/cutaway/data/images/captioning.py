@@ -23,7 +23,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from ...core import spec as specs
-from ...core.errors import DataError, Problem
+from ...core.errors import FolderLayoutError, MissingFileError, NotEnoughDataError, Problem
 from ...core.spec import ANY_SIZE, ImageSizes, ImageSpec, Tokens
 from ..build import DataSource, build_dataset
 from ..dataset_base import IGNORED, Batch, DataSet, Preprocessing, SequenceSplit, Split
@@ -150,7 +150,9 @@ def _short_enough(
     found = {name: np.array([i for i in rows if kept[i]], np.int64) for name, rows in indices.items()}
     for name, rows in found.items():
         if not len(rows):
-            raise DataError(f"length={most} leaves no caption to the {name} split.", fix="Give a larger length.")
+            raise NotEnoughDataError(
+                f"length={most} leaves no caption to the {name} split.", fix="Give a larger length."
+            )
     left = sum(map(len, texts)) - sum(map(len, kept))
     return kept, found, f"Left out: {left:,} captions of more than length={most} tokens." if left else None
 
@@ -263,9 +265,9 @@ class CaptionedImages:
     def reject(self, path: Path) -> None:
         """Raise DataError if items cannot be used or there are none."""
         if self.problems:
-            raise DataError(f"{path} and the images in its folder do not match:", self.problems, FIX)
+            raise FolderLayoutError(f"{path} and the images in its folder do not match:", self.problems, FIX)
         if not self.files:
-            raise DataError(f"{path} names no image with a caption.", fix=FIX)
+            raise FolderLayoutError(f"{path} names no image with a caption.", fix=FIX)
 
     def notes(self) -> list[str]:
         """Return a note on the items that were left out."""
@@ -307,7 +309,9 @@ def read_folder(path: Path, *, drop: bool) -> tuple[CaptionedImages, dict[str, R
         if split is None:
             continue
         if split in splits:
-            raise DataError(f"{path} has two folders for {split}, {folder.name}/ among them.", fix="Leave one there.")
+            raise FolderLayoutError(
+                f"{path} has two folders for {split}, {folder.name}/ among them.", fix="Leave one there."
+            )
         splits[split] = read.add(read_captions(folder, f"{folder.name}/", drop=drop))
     read.reject(path / "train" / CAPTIONS)
     return read, splits
@@ -321,7 +325,7 @@ def read_captions(folder: Path, prefix: str = "", *, drop: bool = False) -> Capt
     """
     table = folder / CAPTIONS
     if not table.is_file():
-        raise DataError(f"There is no {table}: it holds the captions of the images in that folder.", fix=FIX)
+        raise MissingFileError(f"There is no {table}: it holds the captions of the images in that folder.", fix=FIX)
     lines, digest = read_lines(table, nonempty=True)
     found: dict[str, list[str]] = {}
     read = CaptionedImages(digests=[digest])
