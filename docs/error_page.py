@@ -28,6 +28,10 @@ from cutaway.core.errors import CutawayError, code_line
 
 PAGE = Path(__file__).parent / "errors.md"
 HOME = "/home/me"  # in place of the folder of an example
+MACHINE = {  # what messages say of the machine, and what the page shows for it
+    r"process \d+ on \S+, since [^,]+,": "process 4711 on node1, since 2026-01-05 09:30 UTC,",
+    r"[\d.]+ [GM]iB are free": "16 GiB are free",
+}
 HEAD = """# Error codes
 
 Every error that a user can fix has a code, on the last line. `cutaway help CODE` explains it, without a network:
@@ -77,8 +81,10 @@ def message(code: str) -> str:
             printed, names = "", {"cutaway": cutaway, "torch": torch, "os": os, "Path": Path}
             for line in _statements(CODES[code].example.replace("8000", str(_free_port()))):
                 printed = _run(line, names, servers)
-            return re.sub(r"process \d+ on \S+, since [^,]+,", "process 4711 on node1, since 2026-01-05 09:30 UTC,",
-                printed.strip().replace(str(home), HOME))  # fmt: skip
+            printed = printed.strip().replace(str(home), HOME)
+            for found, shown in MACHINE.items():
+                printed = re.sub(found, shown, printed)
+            return printed
         finally:
             for server in servers:
                 server.terminate()
