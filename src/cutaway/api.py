@@ -107,7 +107,7 @@ def train(
         CutawayError: For errors that the user can fix.
         KeyboardInterrupt: If training is stopped. The checkpoint is written first.
     """
-    progress = Progress(shown=_is_shown(verbose) and rank() == 0)
+    progress = Progress(shown=_check_verbose(verbose) and rank() == 0)
     source, fractions = to_source(data, val, test)
     if isinstance(resume, Run):
         model = copy_custom_module(resume.module) if model is None and resume.module is not None else model
@@ -171,7 +171,7 @@ def search(
     from .experiments.search.result import SearchProgress
     from .experiments.search.study import search as run_search
 
-    progress = SearchProgress(shown=_is_shown(verbose))
+    progress = SearchProgress(shown=_check_verbose(verbose))
     source, fractions = to_source(data, val, test)
     given = {**settings, **fractions}
     return run_search(model, source, given, space=space, out=_folder(out), resume=resume, progress=progress)
@@ -218,7 +218,7 @@ def compare(
     from .experiments.compare.result import CompareProgress
     from .experiments.compare.runner import compare as run_comparison
 
-    progress = CompareProgress(shown=_is_shown(verbose))
+    progress = CompareProgress(shown=_check_verbose(verbose))
     if isinstance(data, list | tuple) and all(isinstance(one, str | os.PathLike) for one in data):
         sources, fractions = [os.fspath(one) for one in data], to_source(None, val, test)[1]
     else:
@@ -305,7 +305,7 @@ def check(
     return run_check(model, source, {**settings, **fractions})
 
 
-def _is_shown(verbose: bool) -> bool:
+def _check_verbose(verbose: bool) -> bool:
     """Return `verbose`. Raises SettingError if it is neither True nor False."""
     if not isinstance(verbose, bool):
         raise SettingError(f"Invalid verbose={shorten(verbose)}: must be True or False.")

@@ -51,7 +51,7 @@ CODES = {
         "Missing argument or setting",
         "The command or function needs an argument or a setting that was not given.",
         ("MODEL or DATA is missing.", "A table needs the column to predict: target=COLUMN."),
-        "Add what the message names.",
+        "Add the argument or setting that the message names.",
         f"{WINE}cutaway train mlp wine.csv",
     ),
     "CUT-104": ErrorCode(
@@ -295,7 +295,7 @@ CODES = {
         "Device not available",
         "This machine does not have the device, the precision or the compiler that was asked for.",
         ("There is no GPU, or PyTorch was installed without CUDA.", "compile=true finds no C++ compiler."),
-        "Use device=auto, or install what the message names.",
+        "Use device=auto, or install the PyTorch build or the compiler that the message names.",
         f"{WINE}{TRAIN} device=cuda:9",
     ),
     "CUT-601": ErrorCode(

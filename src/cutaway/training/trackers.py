@@ -66,7 +66,7 @@ class Tracker(Callback):
         self._rows = len(state.history)
 
     def on_step_end(self, state: TrainingState) -> None:
-        """Log new rows. If the tracker cannot be reached, training goes on, and they are logged with the next ones."""
+        """Log new rows. If the tracker cannot be reached, training continues, and they are logged with the next ones."""
         for row in state.history[self._rows :]:
             try:
                 self.log({key: value for key, value in row.items() if value is not None})
@@ -83,7 +83,7 @@ class Tracker(Callback):
         """Report once that the tracker cannot be reached."""
         if not self._warned:
             self._warned = True
-            said = f"tracker={self.name} cannot be reached, and training goes on without it: {error}"
+            said = f"tracker={self.name} cannot be reached, and training continues without it: {error}"
             warnings.warn(said, CutawayWarning, stacklevel=2)
 
 
@@ -218,7 +218,7 @@ def end_tracker(tracker: Tracker | None, folder: Path) -> Iterator[None]:
 
 
 def run_config(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a tracker shows as the configuration of a run: names, sizes and settings."""
+    """Return the configuration of a run for a tracker: names, sizes and settings."""
     data = about["data"]
     return {
         "model": about["model"],
