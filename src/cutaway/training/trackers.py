@@ -66,7 +66,7 @@ class Tracker(Callback):
         self._rows = len(state.history)
 
     def on_step_end(self, state: TrainingState) -> None:
-        """Log new rows. If the tracker cannot be reached, training continues, and they are logged with the next ones."""
+        """Log new rows. If the tracker cannot be reached, they are logged with the next ones."""
         for row in state.history[self._rows :]:
             try:
                 self.log({key: value for key, value in row.items() if value is not None})
