@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 import cutaway
-from cutaway.core.log import HANDLER, LOGGER, log
+from cutaway.core.log import DEFAULT_LEVEL, HANDLER, LOGGER, log
 from cutaway.training import notebook
 from cutaway.training.notebook import ROWS, NotebookBar
 
@@ -176,13 +176,34 @@ class Kept(logging.Handler):
 @pytest.mark.parametrize("name", ["cutaway", None])
 def test_messages_go_through_logging(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str | None) -> None:
     kept, logger = Kept(), logging.getLogger(name)
+    before = logger.level
     logger.addHandler(kept)
     try:
+        if name is None:
+            logger.setLevel(logging.INFO)
         cutaway.train("softmax", "iris", epochs=1, out=tmp_path / "run", **GIVEN)
     finally:
         logger.removeHandler(kept)
+        logger.setLevel(before)
     assert any(line.strip().startswith("epoch 1/1  train loss") for line in kept.said)
     assert capsys.readouterr() == ("", "")  # said once, to those who listen
+
+
+def test_the_level_of_the_root_logger_holds_where_only_it_has_handlers(capsys: pytest.CaptureFixture[str]) -> None:
+    kept, root = Kept(), logging.getLogger()
+    before = root.level
+    root.addHandler(kept)
+    try:
+        root.setLevel(logging.WARNING)
+        log("progress")
+        log("a finding", logging.WARNING)
+        root.setLevel(logging.INFO)
+        log("progress again")
+    finally:
+        root.removeHandler(kept)
+        root.setLevel(before)
+    assert kept.said == ["a finding", "progress again"]
+    assert capsys.readouterr().err == ""
 
 
 def test_a_level_of_the_logger_silences_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -191,7 +212,7 @@ def test_a_level_of_the_logger_silences_it(capsys: pytest.CaptureFixture[str]) -
     try:
         log("not heard")
     finally:
-        LOGGER.setLevel(logging.INFO)
+        LOGGER.setLevel(DEFAULT_LEVEL)
     assert capsys.readouterr().err == "heard\n"
     assert HANDLER in LOGGER.handlers
 

@@ -80,7 +80,7 @@ def test_what_cutaway_offers_is_in_the_reference(reference: Any) -> None:
 
 def test_errors_are_found_by_their_words(reference: Any) -> None:
     pages = reference[1].pages()
-    assert "has no model yet: training stopped in its first epoch" in pages["reference/errors/NotARunError.md"]
+    assert "has no model yet: its training was stopped before it finished" in pages["reference/errors/NotARunError.md"]
     assert "There is no setting ‹" in pages["reference/errors/UnknownName.md"]
     assert all(f"reference/errors/{kind.__name__}.md" in pages for kind in reference[1].kinds())
     assert (

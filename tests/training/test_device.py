@@ -95,7 +95,7 @@ def test_a_cpu_is_not_asked_for_bfloat16_it_emulates() -> None:
 
 @pytest.mark.parametrize("device", ["cuda:99", "gpu", "tpu", "1" * 31, "cuda:" + "9" * 25])
 def test_a_device_that_is_not_here_is_rejected(device: str) -> None:
-    with pytest.raises(SettingError, match=f"device={device} is not here"):
+    with pytest.raises(SettingError, match=f"device={device} is not available"):
         select_device(device, "auto", None, nn.Linear(2, 2))
 
 

@@ -3,8 +3,9 @@
     logging.getLogger("cutaway").setLevel(logging.WARNING)   # no progress lines and no notes
     logging.basicConfig(filename="training.log")             # into your own log
 
-Progress lines, notes and findings have the level INFO. Without a configuration of your own they are printed on standard
-error as plain lines. If logging is configured, by handlers of the root logger or of "cutaway", only these get them.
+Progress lines and notes have the level INFO, findings about the data the level WARNING. Without a configuration of your
+own they are printed on standard error as plain lines. If logging is configured, by handlers of the root logger or of
+"cutaway", only these get them. Handlers of the root logger alone get them from its level on.
 
 Warnings are of the class `CutawayWarning`, for the filters of Python's warnings.
 """
@@ -58,12 +59,16 @@ def redirect(printer: Printer) -> Iterator[None]:
         HANDLER.printer = before
 
 
-def log(message: str, **shown: str) -> None:
-    """Log a message at the level INFO; `shown` has forms of it for displays, such as `markup` for a terminal."""
-    LOGGER.info("%s", message, extra={"shown": shown})
+def log(message: str, level: int = logging.INFO, **shown: str) -> None:
+    """Log a message; `shown` has forms of it for displays, such as `markup` for a terminal."""
+    own = any(handler is not HANDLER for handler in LOGGER.handlers)
+    if LOGGER.level == DEFAULT_LEVEL and not own and is_configured() and not logging.getLogger().isEnabledFor(level):
+        return
+    LOGGER.log(level, "%s", message, extra={"shown": shown})
 
 
 HANDLER = DefaultHandler()
+DEFAULT_LEVEL = logging.INFO - 1  # no level of its own: below INFO, to be distinguished from setLevel(logging.INFO)
 if LOGGER.level == logging.NOTSET:
-    LOGGER.setLevel(logging.INFO)
+    LOGGER.setLevel(DEFAULT_LEVEL)
 LOGGER.addHandler(HANDLER)

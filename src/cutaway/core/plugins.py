@@ -16,7 +16,7 @@ from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from .errors import CutawayError, SettingError
+from .errors import CutawayError, CutawayWarning, SettingError
 
 GROUPS = ("cutaway.models", "cutaway.datasets", "cutaway.views")
 
@@ -35,7 +35,7 @@ def add_plugins(group: str, add: Callable[[str, Any], None]) -> None:
             add(point.name, point.load())
         except Exception as error:
             message = str(error) if isinstance(error, CutawayError) else f"{type(error).__name__}: {error}"
-            warnings.warn(f"{_describe(point)} is left out: {message}", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"{_describe(point)} is left out: {message}", CutawayWarning, stacklevel=2)
 
 
 def reject_duplicates(what: str, names: Any, known: Any) -> None:

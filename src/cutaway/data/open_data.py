@@ -167,7 +167,7 @@ def infer_kind(source: Any, settings: DataSettings, takes: Sequence[str] = ()) -
     if described := describe_file(path):
         raise UnsupportedDataError(f"{path} {described[0]}.", fix=described[1])
     raise UnsupportedDataError(
-        f"{path} is a {path.suffix or 'suffix-less'} file, which is no kind of data that can be read.",
+        f"{path} is a {path.suffix or 'suffix-less'} file, a kind of data that cannot be read.",
         fix=f"Tables end in {', '.join(TABLE_SUFFIXES)}, text in .txt or, tagged, in .conll, graphs in .graphml; "
         "images, audio and videos come as a folder of class folders.",
     )

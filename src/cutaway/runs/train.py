@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import math
 import os
 import platform
@@ -230,7 +231,7 @@ def _train_in_process(
                 for sentence in (
                     ready.data.findings if progress is None or progress.shown else ()
                 ):  # before training starts
-                    log(printable(f"Found in the data: {sentence}"))
+                    log(printable(f"Found in the data: {sentence}"), logging.WARNING)
                 return folder
 
             folder = rank_zero_only(create_folder)

@@ -835,7 +835,7 @@ class Progress(Callback):
             self._line("  ".join(metrics))
 
     def _line(self, said: str, **shown: str) -> None:
-        log(f"{self._epoch:>12}  {said}", **shown)
+        log(f"{self._epoch:>12}  {said}", logging.INFO, **shown)
 
     def _print_above_bar(self, record: logging.LogRecord) -> None:
         """Print a message above the bar of the terminal."""

@@ -271,8 +271,8 @@ def _validate_device(device: str) -> str:
         known = False
     if not known:
         raise DeviceError(
-            f"device={shorten(device)} is not here. Allowed are auto, cpu, cuda, cuda:N for the GPU of that number, and"
-            f" mps; this machine has {', '.join(list_devices())}."
+            f"device={shorten(device)} is not available. Allowed are auto, cpu, cuda, cuda:N for the GPU of that "
+            f"number, and mps; this machine has {', '.join(list_devices())}."
         )
     return device
 

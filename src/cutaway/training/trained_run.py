@@ -77,7 +77,7 @@ class TrainedRun:
         """Raise FileError if training has not saved a model yet."""
         if not (self.folder / "model").is_dir():
             raise NotARunError(
-                f"{self.folder} has no model yet: training stopped in its first epoch. "
+                f"{self.folder} has no model yet: its training was stopped before it finished. "
                 f"Continue it: cutaway train --resume {self.folder}"
             )
 

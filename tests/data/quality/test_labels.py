@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from sklearn.ensemble import ExtraTreesClassifier
 
-from cutaway.data.quality.validation import confident_classes, has_label_errors
+from cutaway.data.quality.validation import confident_classes, cross_validated_probabilities, has_label_errors
 
 
 def labelled(n: int, classes: int, seed: int, noise: float = 0.15) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -53,3 +54,26 @@ def test_labels_that_are_wrong_by_chance_are_told_from_examples_that_are_hard() 
     assert (p.argmax(1) != hard).mean() > 0.1
     assert not has_label_errors(p, hard)
     assert not has_label_errors(p, np.where(wrong, p.argmax(1), y))
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.5])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_rare_class_that_cannot_be_predicted_is_no_label_error(strength: float, seed: int) -> None:
+    """Targets that are 1 for a tenth of the examples, independent of the inputs or nearly so."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(1000, 5))
+    y = (rng.random(1000) < 1 / (1 + np.exp(2.2 - strength * x[:, 0]))).astype(int)
+    model = ExtraTreesClassifier(60, min_samples_leaf=2, random_state=0)
+    p = cross_validated_probabilities(model, x, y, np.ones(1000, bool))
+    assert (p.argmax(1) != y).mean() < 0.2  # it predicts the frequent class
+    assert not has_label_errors(p, y)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_label_errors_are_found_beside_a_rare_class(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(1000, 5))
+    true = (x[:, 0] > 1.0).astype(int)  # one of six
+    y = np.where(rng.random(1000) < 0.08, 1 - true, true)
+    model = ExtraTreesClassifier(60, min_samples_leaf=2, random_state=0)
+    assert has_label_errors(cross_validated_probabilities(model, x, y, np.ones(1000, bool)), y)

@@ -115,7 +115,7 @@ Try:
   cutaway show resnet18                          layers and settings of a model
   cutaway inspect resnet18                       views of its internals
 
-`cutaway COMMAND --help` describes each command.
+`cutaway COMMAND --help` describes a command, `cutaway help CODE` an error.
 `cutaway --print-completion bash` prints a script for completion by Tab."""
 
 

@@ -245,7 +245,7 @@ def comparison_sentences(models: list[ModelMeasurement], after: Run) -> list[str
 
     method, device = after.about["quantized"]["method"], after.place.device.type
     whole, small = models
-    said = [f"The file has {small.bytes / whole.bytes:.2f} of its original size."]
+    said = [f"The file has {small.bytes / whole.bytes:.0%} of its original size."]
     times = {size: whole.milliseconds[size] / ms for size, ms in small.milliseconds.items()}
     faster = [f"{ratio:.1f} times as fast at batch size {size}" for size, ratio in times.items() if ratio >= 1.05]
     slower = [f"{1 / ratio:.1f} times as long at batch size {size}" for size, ratio in times.items() if ratio <= 0.95]

@@ -46,7 +46,7 @@ def teacher_forced(answer: Answer) -> None:
     right = np.column_stack([np.ones(2), y[:, :-1]])
     wrong = (
         (y, "That tells the network the word that it is to say: it would learn to copy."),
-        (np.column_stack([np.ones(2), y]), "It is one longer than y: the last word of y has none to be given to."),
+        (np.column_stack([np.ones(2), y]), "It is one longer than y: the last word of y is not an input."),
         (np.column_stack([y[:, 1:], np.zeros(2)]), "That is moved the other way: it tells the word after."),
         (np.roll(y, 1, axis=1), "The first place is to be given `begin`, not the last word."),
     )
@@ -121,8 +121,8 @@ TABLE = np.array(
 @exercise(
     "beam(P, first, steps, width)",
     "The `steps` words that a beam of that width says after the word `first`, which is not among them. P[i, j] is "
-    "the probability of the word j after i; the likeliest beginnings go on, and the likeliest of the last is the "
-    "answer.",
+    "the probability of the word j after i; the `width` most probable prefixes are kept, and the most probable of the "
+    "last is the answer.",
     level="medium",
 )
 def beam(answer: Answer) -> None:

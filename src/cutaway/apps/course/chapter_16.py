@@ -26,7 +26,7 @@ def kl(answer: Answer) -> None:
             (terms.sum(), "A factor of ½ is missing."),
             (-terms.sum() / 2, "A divergence is never negative: the sign is the other."),
             (terms.mean() / 2, "Sum over the numbers of the code: they are independent, so that divergences add."),
-            (terms / 2, "One number is to come: sum over the numbers of the code."),
+            (terms / 2, "The result is one number: sum over the numbers of the code."),
             ((mu**2 + log_var**2 - 1 - np.log(log_var**2 + 1e-300)).sum() / 2, "log_var is ln σ²: take exp of it."),
             ((mu**2 + np.exp(2 * log_var) - 1 - 2 * log_var).sum() / 2, "log_var is ln σ² already, not ln σ."),
         )

@@ -199,7 +199,7 @@ def list_audio_files(path: Path) -> list[Path]:
             )
         return found
     if not exists(path):
-        raise MissingFileError(f"There is no audio file {str(path)!r}, seen from {Path.cwd()}.")
+        raise MissingFileError(f"There is no audio file {str(path)!r} in {Path.cwd()}.")
     if not AUDIO.fits(path):
         raise UnsupportedDataError(f"{path} is not an audio file: those end in {', '.join(AUDIO.suffixes)}.")
     return [path]

@@ -97,7 +97,7 @@ def list_image_files(path: Path) -> list[Path]:
             )
         return found
     if not exists(path):
-        raise MissingFileError(f"There is no image {str(path)!r}, seen from {Path.cwd()}.")
+        raise MissingFileError(f"There is no image {str(path)!r} in {Path.cwd()}.")
     if not IMAGES.fits(path):
         raise UnsupportedDataError(f"{path} is not an image file: those end in {', '.join(IMAGES.suffixes)}.")
     return [path]

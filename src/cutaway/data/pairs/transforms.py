@@ -457,7 +457,7 @@ def _file(given: Any) -> Path | None:
         return None
     named = isinstance(given, Path) or (Path(given).suffix.lower() in TEXT_SUFFIXES and " " not in given.strip())
     if path is not None and named:
-        raise MissingFileError(f"There is no file {str(given)!r}, seen from {Path.cwd()}.")
+        raise MissingFileError(f"There is no file {str(given)!r} in {Path.cwd()}.")
     return None
 
 

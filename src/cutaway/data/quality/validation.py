@@ -15,7 +15,8 @@ counts as the class j with the largest p_j(x) ≥ t_j. If j ≠ i, the label is 
 without these examples and tested on all labels.
 
 Random label errors occur among confident predictions as often as among uncertain ones, but hard examples only among the
-latter. A finding is made only if the most confident predictions have errors too and the model is mostly right.
+latter. A finding is made only if the most confident predictions have errors too and the model is mostly right in
+each class, on average.
 Otherwise errors and hard examples cannot be distinguished.
 """
 
@@ -380,7 +381,7 @@ MIN_LABELLED, OF_CLASS = 100, 10  # smallest number of examples in all and per c
 SURE = 0.2  # fraction of examples with the most confident predictions
 SURE_WRONG = 0.03  # smallest error rate of these, as a lower confidence bound, for a finding
 SHARE = 0.3  # of the error rate of all examples: below it, errors are hard examples
-WRONG = 0.25  # largest error rate of a usable model
+WRONG = 0.25  # largest mean error rate of the classes of a usable model
 Z = 1.28  # normal quantile of a one-sided 90 % bound
 GAP = 0.2  # smallest lead in probability of another class over the label
 FOLDS = 3
@@ -449,13 +450,18 @@ def cross_validated_probabilities(model: Any, x: Array, y: Array, taught: Array)
 
 
 def has_label_errors(p: Array, y: Array) -> bool:
-    """Return whether y (n,) has random label errors: whether the most confident of p (n, K) are wrong."""
+    """Return whether y (n,) has random label errors: whether the most confident of p (n, K) are wrong.
+
+    Each class counts the same in the error rate of the model: one that predicts the most frequent class alone is not
+    usable, however rare the others are.
+    """
     errors = p.argmax(1) != y
+    of_class = float(np.mean([errors[y == k].mean() for k in np.unique(y)]))
     surest = np.argsort(-p.max(1), kind="stable")[: max(1, round(SURE * len(y)))]
     n, share = len(surest), errors[surest].mean()
     # lower end of Wilson's interval for the share
     least = (share + Z**2 / (2 * n) - Z * np.sqrt(share * (1 - share) / n + (Z / (2 * n)) ** 2)) / (1 + Z**2 / n)
-    return bool(errors.mean() <= WRONG and least >= max(SURE_WRONG, SHARE * errors.mean()))
+    return bool(of_class <= WRONG and least >= max(SURE_WRONG, SHARE * errors.mean()))
 
 
 def confident_classes(p: Array, y: Array) -> Array:

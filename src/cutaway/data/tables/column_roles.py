@@ -410,12 +410,13 @@ def complete_rows(
     found = [problems[i] for i in sorted(problems)]
     if missing != "drop":
         raise NotEnoughDataError(
-            f"{len(found):,} of {format_count(len(table), 'row')} cannot be used for want of a target or group.",
+            f"{len(found):,} of {format_count(len(table), 'row')} cannot be used because the target or group is "
+            "missing.",
             found,
             "Fill them in, or leave those rows out with missing=drop.",
         )
     return rows, [
-        f"missing=drop left out {format_count(len(found), 'row')} for want of a target or group:"
+        f"missing=drop left out {format_count(len(found), 'row')} because the target or group is missing:"
         f" {format_problems(found)}."
     ]
 

@@ -428,7 +428,7 @@ def _gaps(preprocessing: TablePreprocessing) -> list[str]:
     """Return a note on missing cells in training."""
     found = [e.name for e in preprocessing.encoders if e.missing and not isinstance(e, Category)]
     some = ", ".join(found[:10]) + (", …" if len(found) > 10 else "")
-    said = f"Missing cells count as the training median, and an input of their own tells them apart (columns {some})."
+    said = f"Missing cells are replaced by the training median, with a missing-value indicator (columns {some})."
     return [said] if found else []
 
 
@@ -513,7 +513,7 @@ def split_notes(
         gaps = {split: columns[encoder.name].null_count() for split, columns in cells.items()}
         if isinstance(encoder, Category) or not any(gaps.values()):
             continue
-        tell = "an input of their own tells them apart" if encoder.missing else "training had none to learn from"
+        tell = "with a missing-value indicator" if encoder.missing else "training had none to learn from"
         counts = ", ".join(f"{gap:,} in {split}" for split, gap in gaps.items() if gap)
         notes.append(
             f"Column {encoder.name}: missing cells ({counts}) count as the training median, "
@@ -549,7 +549,7 @@ def _missing_words(table: Table, types: Mapping[str, ColumnType]) -> list[str]:
             said = ", ".join(words.unique().sort().head(SHOWN))
             notes.append(
                 f"Column {column}: {said} counts as missing ({format_count(len(words), 'cell')}). To read it as a"
-                " value, give missing_values= the words that do count."
+                " value, set missing_values= to the full list of words that mean missing."
             )
     return notes
 

@@ -135,7 +135,7 @@ class StreamPreprocessing(ABC):
         path = Path(source)
         if not exists(path):
             reject_address(source)
-            raise MissingFileError(f"There is no file or folder {str(source)!r}, seen from {Path.cwd()}.")
+            raise MissingFileError(f"There is no file or folder {str(source)!r} in {Path.cwd()}.")
         if is_prepared(path):
             return self._in_shards(path)
         return self.of_texts(load_texts(path))

@@ -700,7 +700,7 @@ class PuzzlePreprocessing:
         """Prepare a text file with a problem on each line; solutions are computed."""
         path = Path(source).expanduser()
         if not path.is_file():
-            raise MissingFileError(f"There is no file {str(source)!r}, seen from {Path.cwd()}.")
+            raise MissingFileError(f"There is no file {str(source)!r} in {Path.cwd()}.")
         lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
         if not lines:
             raise DataError(f"{path} holds no problem.", fix="Write one on each line.")

@@ -602,7 +602,7 @@ def _paths(source: str) -> list[Path]:
     for path in paths:
         if not path.is_file():
             raise MissingFileError(
-                f"There is no file {str(path)!r}, seen from {Path.cwd()}.",
+                f"There is no file {str(path)!r} in {Path.cwd()}.",
                 fix="Pairs are one file with a tab on each line, or two files a,b.",
             )
     return paths

@@ -101,7 +101,7 @@ def open_tokenizer(path: str | Path) -> Tokenizer:
     path = Path(path).expanduser()
     if not exists(path):
         reject_address(path)
-        raise MissingFileError(f"There is no tokenizer {str(path)!r}, seen from {Path.cwd()}. {WAYS}")
+        raise MissingFileError(f"There is no tokenizer {str(path)!r} in {Path.cwd()}. {WAYS}")
     file = path
     if path.is_dir():
         held = next((path / name for name in HELD if (path / name).is_file()), None)

@@ -175,7 +175,7 @@ def video_paths(path: Path) -> list[Path]:
     Raises DataError if there are none.
     """
     if not exists(path):
-        raise MissingFileError(f"There is no video {str(path)!r}, seen from {Path.cwd()}.")
+        raise MissingFileError(f"There is no video {str(path)!r} in {Path.cwd()}.")
     if VIDEOS.fits(path):
         return [path]
     found = [p for p in list_entries(path) if VIDEOS.fits(p)] if path.is_dir() else []
