@@ -544,8 +544,11 @@ def is_parameter(node: Any) -> bool:
 
 def main() -> None:
     """Write the pages and a picture for each family."""
+    import error_page  # beside this file; it imports the command line
+
     INSIDE.write_text(inside_text(), encoding="utf-8")
     PUBLISHED.write_text(published_text(), encoding="utf-8")
+    error_page.PAGE.write_text(error_page.text(), encoding="utf-8")
     for page in PAGES:
         page.pictures.mkdir(parents=True, exist_ok=True)
         for path, text in {page.path: page_text(page), **pictures(page)}.items():

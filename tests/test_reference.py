@@ -80,10 +80,46 @@ def test_what_cutaway_offers_is_in_the_reference(reference: Any) -> None:
 
 def test_errors_are_found_by_their_words(reference: Any) -> None:
     pages = reference[1].pages()
-    said = pages["reference/errors/FileError.md"] + pages["reference/errors/DataError.md"]
-    assert "has no model yet: training stopped in its first epoch" in said
+    assert "has no model yet: training stopped in its first epoch" in pages["reference/errors/NotARunError.md"]
     assert "There is no setting ‹" in pages["reference/errors/UnknownName.md"]
     assert all(f"reference/errors/{kind.__name__}.md" in pages for kind in reference[1].kinds())
+    assert (
+        "| [`ColumnError`](errors/ColumnError.md) | [CUT-203](../errors.md#cut-203) |" in pages["reference/errors.md"]
+    )
+
+
+@pytest.mark.slow
+def test_the_examples_run_one_after_another(reference: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(reference[0].SETUP, names)
+    failed = {}
+    for name, example in reference[0].EXAMPLES.items():
+        try:
+            exec(example, names)
+        except Exception as error:
+            failed[name] = f"{type(error).__name__}: {error}"
+    assert failed == {}
+
+
+def test_the_main_functions_and_classes_have_an_example(reference: Any) -> None:
+    python, examples = reference[0], reference[0].EXAMPLES
+    main = {
+        f"{module}.{key}"
+        for module in ("cutaway", "cutaway.inspect")
+        for key, _ in python.names_of(importlib.import_module(module))
+    }
+    assert main - {*examples} == set()
+    assert {*examples} - {name for name, _, _ in documented(python)} == set()
+    assert "**Example**" in python.page("cutaway")
+
+
+def test_internal_names_are_not_in_the_reference(reference: Any) -> None:
+    public = {name for name, _, _ in documented(reference[0])}
+    assert not any(name.endswith((".reject_other_module", ".with_own_tokenizer", "errors.shorten")) for name in public)
+    for owner, names in reference[0].INTERNAL.items():  # each is there, so that the list stays short
+        one = cutaway.Run if owner == "Run" else importlib.import_module(owner)
+        assert all(hasattr(one, name) for name in names)
 
 
 def test_every_setting_has_a_sentence() -> None:

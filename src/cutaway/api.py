@@ -19,7 +19,7 @@ from .checkpoints.hub import resolve_path
 from .checkpoints.huggingface.folders import is_folder
 from .checkpoints.saving import CONFIG
 from .core.config import build, field_names
-from .core.errors import CutawayWarning, DataError, FileError, SettingError, UnknownName, shorten
+from .core.errors import CutawayWarning, NotARunError, SettingError, UnknownName, UnsupportedDataError, shorten
 from .core.files import as_path, open_regular, reject_overwriting, write_text
 from .data.in_memory.source import to_source
 from .data.open_data import NAMED, infer_kind
@@ -107,7 +107,7 @@ def train(
         CutawayError: For errors that the user can fix.
         KeyboardInterrupt: If training is stopped. The checkpoint is written first.
     """
-    progress = Progress(shown=_is_shown(verbose) and rank() == 0)
+    progress = Progress(shown=_check_verbose(verbose) and rank() == 0)
     source, fractions = to_source(data, val, test)
     if isinstance(resume, Run):
         model = copy_custom_module(resume.module) if model is None and resume.module is not None else model
@@ -171,7 +171,7 @@ def search(
     from .experiments.search.result import SearchProgress
     from .experiments.search.study import search as run_search
 
-    progress = SearchProgress(shown=_is_shown(verbose))
+    progress = SearchProgress(shown=_check_verbose(verbose))
     source, fractions = to_source(data, val, test)
     given = {**settings, **fractions}
     return run_search(model, source, given, space=space, out=_folder(out), resume=resume, progress=progress)
@@ -218,7 +218,7 @@ def compare(
     from .experiments.compare.result import CompareProgress
     from .experiments.compare.runner import compare as run_comparison
 
-    progress = CompareProgress(shown=_is_shown(verbose))
+    progress = CompareProgress(shown=_check_verbose(verbose))
     if isinstance(data, list | tuple) and all(isinstance(one, str | os.PathLike) for one in data):
         sources, fractions = [os.fspath(one) for one in data], to_source(None, val, test)[1]
     else:
@@ -266,7 +266,7 @@ def prepare(
     of_data = [key for key in field_names(DataSettings) if key in given and key not in field_names(ShardSettings)]
     kind = infer_kind(str(data), build(DataSettings, {key: given[key] for key in of_data}))
     if str(data) in NAMED:
-        raise DataError(f"{data} is a named data set that fits into memory: train on it directly.")
+        raise UnsupportedDataError(f"{data} is a named data set that fits into memory: train on it directly.")
     return prepare_data(kind, source, out, settings, progress)
 
 
@@ -305,7 +305,7 @@ def check(
     return run_check(model, source, {**settings, **fractions})
 
 
-def _is_shown(verbose: bool) -> bool:
+def _check_verbose(verbose: bool) -> bool:
     """Return `verbose`. Raises SettingError if it is neither True nor False."""
     if not isinstance(verbose, bool):
         raise SettingError(f"Invalid verbose={shorten(verbose)}: must be True or False.")
@@ -480,12 +480,12 @@ def load(path: str | os.PathLike[str], model: str | nn.Module | type[nn.Module] 
     if is_exported(path):
         return ExportedRun(path)
     if path.is_file():
-        raise FileError(
+        raise NotARunError(
             f"{path} is a file, not the folder of a run. For a torchvision checkpoint, name its model, e.g. "
             f'load("{path}", model="resnet18").'
         )
     if (path / CONFIG).is_file():
-        raise FileError(f'{path} is a model without a run: name the model, e.g. load("{path}", model=NAME).')
+        raise NotARunError(f'{path} is a model without a run: name the model, e.g. load("{path}", model=NAME).')
     run = Run(path)
     run.reject_other_module()
     return run

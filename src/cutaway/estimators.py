@@ -33,7 +33,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
-from .core.errors import DataError, UnknownName
+from .core.errors import NotEnoughDataError, PythonDataError, UnknownName
 from .core.spec import TableSpec, Value
 from .data.in_memory.container import as_frame
 from .data.in_memory.dataset import prepare_inputs
@@ -238,7 +238,7 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         check_classification_targets(y)
         self.classes_, numbers = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise DataError(f"y holds one class, {self.classes_[0]!r}: there is nothing to tell apart.")
+            raise NotEnoughDataError(f"y holds one class, {self.classes_[0]!r}: there is nothing to tell apart.")
         self._names = _class_names(self.classes_)
         return pl.Series([self._names[k] for k in numbers], dtype=pl.String)
 
@@ -260,7 +260,9 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
         if y.dtype.kind not in "iufb":
             y = y.astype(np.float64)
         if not np.isfinite(y).all():
-            raise DataError(f"Input y contains {'NaN' if np.isnan(y).any() else 'infinity'}: each row has a number.")
+            raise PythonDataError(
+                f"Input y contains {'NaN' if np.isnan(y).any() else 'infinity'}: each row has a number."
+            )
         return pl.Series(y.astype(np.float64))
 
 

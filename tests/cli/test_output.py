@@ -325,7 +325,7 @@ def test_an_output_without_space_is_one_sentence(words: tuple[str, ...]) -> None
         done = started(*words, stdout=full)
     assert done.returncode == 2
     said = "cutaway: Cannot write to standard output: No space left on device. Redirect it to another file."
-    assert done.stderr == said
+    assert done.stderr == f"{said} CUT-302: `cutaway help CUT-302` explains it."
 
 
 def test_an_output_that_is_closed_is_one_sentence() -> None:
@@ -369,7 +369,8 @@ sys.meta_path.insert(0, Missing())
     assert done.returncode == 2
     install = f"{sys.executable} -m pip install {package}"
     said = done.stderr.removeprefix("Reading the data, building the model and timing a few training steps ...").lstrip()
-    assert said == f"cutaway: The package {package} is not installed. Install it: {install}"
+    code = "CUT-105: `cutaway help CUT-105` explains it."
+    assert said == f"cutaway: The package {package} is not installed. Install it: {install} {code}"
 
 
 def test_an_internal_error_says_what_to_report(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:

@@ -81,7 +81,7 @@ def test_an_unknown_topic_is_answered_by_the_nearest(cli: Cli, typed: str, simil
     assert (answer.status, answer.out) == (2, "")
     assert answer.said == (
         f"cutaway: There is no help topic or setting '{typed}'. Similar: {similar}. "
-        "`cutaway train --help` lists the topics."
+        "`cutaway train --help` lists the topics. CUT-102: `cutaway help CUT-102` explains it."
     )
 
 

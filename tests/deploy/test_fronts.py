@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -45,6 +45,7 @@ sides = st.integers(1, 40)
     to=st.tuples(sides, sides),
     seed=st.integers(0, 9),
 )
+@example(fit="pad", height=30, width=40, to=(8, 8), seed=0)  # a height of 4.5 rows, before it is rounded
 @settings(max_examples=25, deadline=None)
 def test_pixels_are_those_of_pillow(fit: str, height: int, width: int, to: tuple[int, int], seed: int) -> None:
     spec = ImageSpec(3, *to, Classes(("a", "b")))

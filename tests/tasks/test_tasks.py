@@ -121,7 +121,7 @@ def test_what_a_step_learns_from_is_the_sum_of_the_losses(columns: int, weighted
     task = Classification(classes, class_weights=weights, label_smoothing=0.1)
     outputs, target = torch.randn(50, columns), torch.randint(0, len(classes.names), (50,))
     one, other = (outputs.clone().requires_grad_() for _ in range(2))
-    total, each = task.loss(one, target), task._training_losses(other, target).sum()
+    total, each = task.loss(one, target), task.training_losses(other, target).sum()
     assert torch.allclose(total, each)
     total.backward(torch.full_like(total, 1 / 50))
     (each * (1 / 50)).backward()
@@ -155,9 +155,9 @@ def test_losses_of_many_classes_are_made_for_some_examples_after_others(
     task = Classification(Classes(names), loss, 0.1 if weighs else 0.0, weights if weighs else None)
     whole, each, metrics = task.loss(outputs, target), task.losses(outputs, target), task.metrics(outputs, target)
     seen: list[int] = []
-    plain, learned, entropy = task._reported_losses, task._training_losses, task._cross_entropy
+    plain, learned, entropy = task._reported_losses, task.training_losses, task._cross_entropy
     monkeypatch.setattr(task, "_reported_losses", lambda o, t: (seen.append(len(o)), plain(o, t))[1])
-    monkeypatch.setattr(task, "_training_losses", lambda o, t: (seen.append(len(o)), learned(o, t))[1])
+    monkeypatch.setattr(task, "training_losses", lambda o, t: (seen.append(len(o)), learned(o, t))[1])
     monkeypatch.setattr(task, "_cross_entropy", lambda o, t, **how: (seen.append(len(o)), entropy(o, t, **how))[1])
     monkeypatch.setattr(classification, "CELLS", 20)
     assert torch.equal(task.loss(outputs, target), whole)

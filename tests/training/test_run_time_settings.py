@@ -41,7 +41,7 @@ TRAINING_ONLY = {
     "attack_eps", "attack_steps", "lora", "lora_alpha", "lora_layers", "sparsity", "prune_scope", "prune_until",
     "prune_pattern", "prune_channels", "qat", "qat_group", "freeze", "freeze_epochs", "layer_decay", "seed",
     "processes", "parallel", "tensor_parallel", "recompute", "sync_batchnorm", "max_restarts", "precision", "compile",
-    "threads", "memory_fraction", "save_minutes", "snapshots", "tensorboard",
+    "threads", "memory_fraction", "save_minutes", "snapshots", "tensorboard", "tracker",
 }  # fmt: skip
 # Settings of the data by which the run's own data is opened again, each as it was: read, split and prepared alike.
 OF_DATA: dict[str, Any] = {  # with a value that is not the usual one

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import cutaway
-from cutaway.core.errors import DataError, SettingError
+from cutaway.core.errors import SettingError
 from cutaway.data.images.text_to_image import CaptionedTokenSplit
 from cutaway.runs.run import Run
 from cutaway.views import image_generation
@@ -133,7 +133,7 @@ def test_a_prompt_gives_the_new_images(captioned: Run, run: Run) -> None:
     found = drawn(image_generation.draw_pixels(opened(captioned, prompt=PROMPT, seed="2")))
     tiles = found[f"New images: {PROMPT}"]["tiles"]
     assert torch.equal(colors_of(tiles), captioned.sample_tensors(10, prompt=PROMPT, seed=2)[0])
-    with pytest.raises(DataError, match="none of its words"):
+    with pytest.raises(SettingError, match="none of its words"):
         image_generation.draw_pixels(opened(captioned, prompt="cats"))
     with pytest.raises(SettingError, match="trained without captions"):
         image_generation.draw_pixels(opened(run, prompt=PROMPT))

@@ -27,14 +27,15 @@ PARTS = (
     "apps.studio.choices",
     "verify",
 )
-HEAD = """# Errors
+HEAD = """# Error classes and messages
 
 What a person can fix is a `CutawayError`: one paragraph that says what, where, and the way out. On the command line it
 ends with exit status 2, in Python it is an exception, and the words are the same. Search this site for the words of
-yours, without its names and numbers. Anything else is an internal error: please report it.
+yours, without its names and numbers. Anything else is an internal error: please report it. [Each code](../errors.md)
+has its causes and its fix.
 
-| error | is also | what it is |
-| --- | --- | --- |
+| error | code | is also | what it is |
+| --- | --- | --- | --- |
 """
 CALL = re.compile(r"(?:short|listed|repr|str|as_text|count|by|sorted|len|quoted|visible)\((.*)\)")
 
@@ -46,7 +47,8 @@ def pages() -> dict[str, str]:
     for kind in kinds():
         name, also = kind.__name__, next(b.__name__ for b in kind.__mro__[1:] if b.__module__ == "builtins")
         about = " ".join(inspect.cleandoc(kind.__doc__ or "").split())
-        rows.append(f"| [`{name}`](errors/{name}.md) | `{also}` | {about.partition('. ')[0].rstrip('.')}. |")
+        code = f"[{kind.code}](../errors.md#{kind.code.lower()})" if kind.code else ""
+        rows.append(f"| [`{name}`](errors/{name}.md) | {code} | `{also}` | {about.partition('. ')[0].rstrip('.')}. |")
         lines = [f"# {name}\n", about + "\n", f"In Python: `{kind.__module__}.{name}`, also a `{also}`.\n"]
         found = sentences.get(name, [])
         if found:

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+from .examples import EXAMPLES, SETUP
+
 MODULES = {
     "The door": ("cutaway", "cutaway.estimators", "cutaway.core.errors", "cutaway.core.spec"),
     "Models": (
@@ -44,7 +46,6 @@ MODULES = {
         "cutaway.tasks.task",
         "cutaway.statistics.comparison",
         "cutaway.statistics.intervals",
-        "cutaway.experiments.compare.baselines",
     ),
     "Writing and thinking": (
         "cutaway.inference.sampling",
@@ -52,17 +53,29 @@ MODULES = {
         "cutaway.inference.thought_search",
     ),
 }
+INTERNAL = {  # names without an underscore that other modules of the package call, and that may change
+    "Run": {"reject_other_module", "reject_other", "with_own_tokenizer", "place", "image_sizes"},
+    "cutaway.core.errors": {
+        "memory_message", "printable", "shorten", "shorten_repr", "join", "closest_names", "check_value", "code_line",
+    },
+}  # fmt: skip
 ELSEWHERE = {"estimators", "inspect"}  # names of `cutaway` that are modules with pages of their own
 
 HEAD = """# Python
 
 These names are kept: [what may change, and how](../policy.md). Shapes stand in parentheses, N examples first.
+
+The examples run one after another, after these lines:
+
+```python
+{setup}```
+
 """
 
 
 def pages() -> dict[str, str]:
     """The pages, by path, with the one that lists them."""
-    made, lines = {}, [HEAD]
+    made, lines = {}, [HEAD.format(setup=SETUP)]
     for title, names in MODULES.items():
         lines += [f"## {title}\n", "| module | what it is for |", "| --- | --- |"]
         for name in names:
@@ -82,7 +95,11 @@ def page(name: str) -> str:
         if documented().get(id(one)) != name:
             continue  # where it stands first, with all its names
         canonical = f":canonical: {one.__module__}.{one.__qualname__}\n" if one.__module__ != name else ""
-        parts.append(_function(key, one, canonical) if inspect.isroutine(one) else _class(key, one, canonical))
+        example = _example(f"{name}.{key}")
+        if inspect.isroutine(one):
+            parts.append(_function(key, one, canonical, example))
+        else:
+            parts.append(_class(key, one, canonical, name))
     return "\n".join(parts)
 
 
@@ -103,6 +120,8 @@ def names_of(module: ModuleType) -> Iterator[tuple[str, Any]]:
         one = getattr(module, key)
         if key.startswith("_") or key in ELSEWHERE or not (inspect.isroutine(one) or inspect.isclass(one)):
             continue
+        if key in INTERNAL.get(module.__name__, ()):
+            continue
         if listed or getattr(one, "__module__", None) == module.__name__:
             yield key, one
 
@@ -114,7 +133,8 @@ def members_of(one: type) -> Iterator[tuple[str, Any]]:
     for key, value in found.items():
         plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         attribute = isinstance(plain, property) or type(plain).__name__ == "cached_property"
-        if not key.startswith("_") and (inspect.isfunction(plain) or attribute):
+        public = not key.startswith("_") and key not in INTERNAL.get(one.__name__, ())
+        if public and (inspect.isfunction(plain) or attribute):
             yield key, value
 
 
@@ -166,31 +186,38 @@ def _code(paragraph: str) -> str:
     return f"```python\n{text}\n```"
 
 
-def _function(name: str, one: Any, canonical: str) -> str:
-    return f":::{{py:function}} {name}{_signature(one)}\n{canonical}\n{prose(one)}\n:::\n"
+def _example(name: str) -> str:
+    """Return the example of a name, as Markdown; empty if it has none."""
+    return f"**Example**\n\n```python\n{EXAMPLES[name]}\n```\n" if name in EXAMPLES else ""
 
 
-def _class(name: str, one: type, canonical: str) -> str:
-    fields = list(_fields(one))
+def _function(name: str, one: Any, canonical: str, example: str) -> str:
+    return f":::{{py:function}} {name}{_signature(one)}\n{canonical}\n{prose(one)}\n{example}:::\n"
+
+
+def _class(name: str, one: type, canonical: str, module: str) -> str:
+    fields, example = list(_fields(one)), _example(f"{module}.{name}")
     kind = "exception" if issubclass(one, BaseException) else "class"
     bases = [base.__name__ for base in one.__bases__ if base is not object]
     words = [f"Of {', '.join(f'`{base}`' for base in bases)}.\n"] if bases else []
     if fields:
         words += ["", *(f"- `{key}: {hint}`" + (f": {said}" if said else "") for key, hint, said in fields), ""]
     signature = "" if issubclass(one, enum.Enum) else _signature(one)
-    inside = [_member(key, value) for key, value in members_of(one)]
+    inside = [_member(key, value, _example(f"{module}.{name}.{key}")) for key, value in members_of(one)]
     return (
-        f"::::{{py:{kind}}} {name}{signature}\n{canonical}\n{prose(one)}\n" + "\n".join([*words, *inside]) + "\n::::\n"
+        f"::::{{py:{kind}}} {name}{signature}\n{canonical}\n{prose(one)}\n{example}\n"
+        + "\n".join([*words, *inside])
+        + "\n::::\n"
     )
 
 
-def _member(key: str, value: Any) -> str:
+def _member(key: str, value: Any, example: str) -> str:
     plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
     if not inspect.isfunction(plain):
-        return f":::{{py:property}} {key}\n\n{prose(plain)}\n:::\n"
+        return f":::{{py:property}} {key}\n\n{prose(plain)}\n{example}:::\n"
     marks = "".join(f":{kind.__name__}:\n" for kind in (classmethod, staticmethod) if isinstance(value, kind))
     signature = _signature(plain, bound=not isinstance(value, staticmethod))
-    return f":::{{py:method}} {key}{signature}\n{marks}\n{prose(plain)}\n:::\n"
+    return f":::{{py:method}} {key}{signature}\n{marks}\n{prose(plain)}\n{example}:::\n"
 
 
 def _fields(one: type) -> Iterator[tuple[str, str, str]]:

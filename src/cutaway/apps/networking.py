@@ -32,7 +32,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ..core.errors import FileError, SettingError
+from ..core.errors import AddressError, SettingError
 
 BUFFER = 256 * 1024  # bytes of the send buffer: small, so that what a client sees never lags far behind
 EVERYWHERE = ("0.0.0.0", "::")
@@ -47,7 +47,7 @@ def open_socket(host: str, ports: Sequence[int], way_out: str, backlog: int = 64
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as error:
-        raise FileError(f"Invalid --host {host}: {getattr(error, 'strerror', None) or error}.") from error
+        raise AddressError(f"Invalid --host {host}: {getattr(error, 'strerror', None) or error}.") from error
     for number in ports:
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -64,8 +64,8 @@ def open_socket(host: str, ports: Sequence[int], way_out: str, backlog: int = 64
                 continue
             if error.errno in (errno.EADDRINUSE, errno.EACCES):
                 taken = "already in use" if error.errno == errno.EADDRINUSE else "not permitted for this user"
-                raise SettingError(f"Port {number} is {taken}: {way_out}") from error
-            raise FileError(f"Invalid --host {host}: not an address of this machine ({error.strerror}).") from error
+                raise AddressError(f"Port {number} is {taken}: {way_out}") from error
+            raise AddressError(f"Invalid --host {host}: not an address of this machine ({error.strerror}).") from error
         listening.set_inheritable(False)
         return listening
     raise AssertionError("no port was given")

@@ -9,7 +9,14 @@ from typing import Any
 
 from torch import nn
 
-from ..core.errors import FileError, ModelError
+from ..core.errors import (
+    AlreadyExistsError,
+    FileError,
+    MissingFileError,
+    ModelError,
+    NotARunError,
+    WeightsMismatchError,
+)
 from ..core.files import exists, read_json, reject_address, reject_overwriting, require_regular_file, write_text
 from ..core.spec import Classes, ImageSpec, PairSpec, Tokens, Value
 from ..data.dataset_base import Preprocessing
@@ -67,7 +74,7 @@ def convert(
         ModelError: If the other format has no such network.
     """
     if target.is_dir() or (target.exists() and to in FOLDERS):
-        raise FileError(f"{target} already exists. Choose another name, or move it away.")
+        raise AlreadyExistsError(f"{target} already exists. Choose another name, or move it away.")
     reject_overwriting(target, [source], overwrite)
     source = resolve_path(source)
     reject_absent(source)
@@ -81,7 +88,9 @@ def convert(
     if to == "cutaway":
         return _to_cutaway(source, target, name, adapter)
     if not source.is_dir():
-        raise FileError(f"{source} is a file already, not one of Cutaway's folders, which is what becomes one.")
+        raise AlreadyExistsError(
+            f"{source} is a file already, not one of Cutaway's folders, which is what becomes one."
+        )
     if to == "huggingface":
         return _to_huggingface(source, target, name)
     if to == "diffusers":
@@ -102,7 +111,7 @@ def _to_cutaway(source: Path, target: Path, name: str | None, adapter: Path | No
         return Conversion(theirs.preset.name, theirs.key_map, theirs.notes)
     if source.is_dir():
         if _is_ours(source):
-            raise FileError(f"{source} is one of Cutaway's folders already. To copy it, copy the folder.")
+            raise AlreadyExistsError(f"{source} is one of Cutaway's folders already. To copy it, copy the folder.")
         found = read_folder(source, name)
         notes = found.notes
         if adapter is not None:
@@ -125,7 +134,7 @@ def _to_cutaway(source: Path, target: Path, name: str | None, adapter: Path | No
 def _to_huggingface(source: Path, target: Path, name: str | None) -> Conversion:
     """Convert a run's or model's folder to a Hugging Face folder, with its tokenizer if it has that format."""
     if is_folder(source):
-        raise FileError(f"{source} is a Hugging Face folder already. To copy it, copy the folder.")
+        raise AlreadyExistsError(f"{source} is a Hugging Face folder already. To copy it, copy the folder.")
     model, written, said = _from_folder(source, name)
     reject_integers(model, source)
     folder = _model_folder(source)
@@ -146,7 +155,7 @@ def _to_huggingface(source: Path, target: Path, name: str | None) -> Conversion:
 def _to_diffusers(source: Path, target: Path, name: str | None) -> Conversion:
     """Convert a run's or model's folder to a diffusers folder."""
     if is_diffusers(source):
-        raise FileError(f"{source} is a folder of diffusers already. To copy it, copy the folder.")
+        raise AlreadyExistsError(f"{source} is a folder of diffusers already. To copy it, copy the folder.")
     model, written, notes = _from_folder(source, name)
     reject_integers(model, source)
     file, sides = _model_folder(source) / PREPROCESSING, None
@@ -180,7 +189,7 @@ def _to_word2vec(source: Path, target: Path) -> Conversion:
     Raises FileError if `source` is not a run, ModelError if it has no word vectors.
     """
     if not (source / "model" / CONFIG).is_file():
-        raise FileError(f"{source} is not a run, whose words and vectors could be written: give a run's folder.")
+        raise NotARunError(f"{source} is not a run, whose words and vectors could be written: give a run's folder.")
     model, name, _ = _from_folder(source, None)
     preprocessing = read_preprocessing(source / "model" / PREPROCESSING)
     embedding, tokenizer = getattr(model, "embedding", None), getattr(preprocessing, "tokenizer", None)
@@ -217,7 +226,7 @@ def reject_absent(source: Path) -> None:
     """Raise FileError if there is no file or folder of that name."""
     if not exists(source):
         reject_address(source)
-        raise FileError(f"There is no file or folder {source}.")
+        raise MissingFileError(f"There is no file or folder {source}.")
     if not source.is_dir():
         require_regular_file(source)
 
@@ -237,7 +246,7 @@ def _from_folder(source: Path, name: str | None) -> tuple[nn.Module, str, tuple[
     model, description = load_model(folder)
     written: str = description["preset"]
     if name is not None and name != written:
-        raise FileError(f"{folder} holds a {written}, not a {name}: ask for {written}.")
+        raise WeightsMismatchError(f"{folder} holds a {written}, not a {name}: ask for {written}.")
     origin = get_origin(model)
     return model, written, origin.notes if origin else ()
 

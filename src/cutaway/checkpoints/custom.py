@@ -32,7 +32,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, SettingError
+from ..core.errors import IncompatibleSettingError, ModelError
 from ..core.memory_budget import FRACTION
 from ..core.spec import (
     KINDS,
@@ -182,7 +182,7 @@ class CustomPreset(Preset):
         """Return no settings. Raises SettingError if any are given."""
         if given:
             key = next(iter(given))
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"model.{key} cannot be set: {self.name} is a custom module, which was built before. Leave the "
                 "setting out, and build the module with it."
             )

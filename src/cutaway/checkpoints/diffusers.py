@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ..core.errors import FileError, ModelError
+from ..core.errors import CheckpointConfigError, FileError, ModelError, UnsafeFileError, WeightsMismatchError
 from ..core.files import atomic_dir, read_json, write_json
 from ..core.memory_budget import build_on_meta
 from ..core.schema import validate_document
@@ -130,17 +130,17 @@ def read_diffusers(path: Path, name: str | None = None) -> Loaded:
     the weights are missing or do not fit.
     """
     if name is not None and name not in PRESETS:
-        raise ModelError(f"{path} holds a {CLASS}, and {name} is none: read it as {' or '.join(PRESETS)}.")
+        raise CheckpointConfigError(f"{path} holds a {CLASS}, and {name} is none: read it as {' or '.join(PRESETS)}.")
     folder = _network(path)
     try:
         config, notes = _config(read_json(folder / CONFIG), _schedule(path))
     except ModelError as error:
         said = use_transformers_names(CLASS, str(error).removeprefix("config.json has "))
-        raise ModelError(f"{folder}: {said}") from error
+        raise CheckpointConfigError(f"{folder}: {said}") from error
     found = preset(name) if name is not None else closest_preset(config, map(preset, PRESETS))
     file = folder / WEIGHTS
     if not file.is_file():
-        raise FileError(
+        raise UnsafeFileError(
             f"{folder} has a {CONFIG} and no {WEIGHTS}. Pickles (.bin) are not opened: let diffusers write one, by "
             f"{CLASS}.from_pretrained(IN).save_pretrained(OUT)."
         )
@@ -158,7 +158,9 @@ def read_diffusers(path: Path, name: str | None = None) -> Loaded:
     ours = {key: diffusers_names(key) for key in build_on_meta(found, config).state_dict()}
     tensors = {key: torch.cat([theirs.pop(n) for n in n_]) for key, n_ in ours.items() if all(n in theirs for n in n_)}
     if problems := find_mismatches(build_on_meta(found, config).state_dict(), tensors | theirs):
-        raise FileError(f"{file} does not fit the network of its {CONFIG}: {'; '.join(problems)}. Take both again.")
+        raise WeightsMismatchError(
+            f"{file} does not fit the network of its {CONFIG}: {'; '.join(problems)}. Take both again."
+        )
     with torch.random.fork_rng(devices=[]):
         model = found.build(config)
     tensors, halves = to_single(tensors)
@@ -173,7 +175,7 @@ def write_diffusers(model: nn.Module, path: Path, sides: tuple[int, int] | None 
     FileError if the folder exists or cannot be written.
     """
     if not isinstance(model, DDPM):
-        raise ModelError(
+        raise CheckpointConfigError(
             f"diffusers has no network like {type(model).__name__}, so it has no form there. These have: "
             f"{', '.join(PRESETS)}."
         )
@@ -272,7 +274,7 @@ def _config(theirs: Any, schedule: Mapping[str, Any] | None) -> tuple[Config, tu
             if isinstance(theirs, dict)
             else "nothing that was named"
         )
-        raise ModelError(f"config.json has {what}, and of diffusers' networks {CLASS} is here.")
+        raise CheckpointConfigError(f"config.json has {what}, and of diffusers' networks {CLASS} is here.")
     theirs = {**DEFAULTS, **theirs}
     for field, known in FIXED.items():
         reject_others(theirs, field, known)
@@ -280,16 +282,16 @@ def _config(theirs: Any, schedule: Mapping[str, Any] | None) -> tuple[Config, tu
     mirrored = [str(kind).replace("Down", "Up") for kind in reversed(kinds)] if isinstance(kinds, list) else None
     named = isinstance(kinds, list) and all(isinstance(kind, str) for kind in kinds)
     if not isinstance(widths, list) or not named or len(widths) != len(kinds):
-        raise ModelError("config.json has no block_out_channels and down_block_types of one length.")
+        raise CheckpointConfigError("config.json has no block_out_channels and down_block_types of one length.")
     if {*kinds} - {"DownBlock2D", "AttnDownBlock2D"} or theirs.get("up_block_types") != mirrored:
-        raise ModelError(
+        raise CheckpointConfigError(
             f"config.json has down_block_types={format_json(kinds)} and"
             f" up_block_types={format_json(theirs.get('up_block_types'))}: known are DownBlock2D and AttnDownBlock2D,"
             " and on the way up the same in reverse."
         )
     channels, embedded = read_int(theirs, "in_channels", 3), theirs.get("num_class_embeds")
     if channels < 1:
-        raise ModelError(f"config.json has in_channels={channels}, where at least 1 belongs.")
+        raise CheckpointConfigError(f"config.json has in_channels={channels}, where at least 1 belongs.")
     reject_others(theirs, "out_channels", (channels,))
     steps, noise = 1000, "linear"
     notes: tuple[str, ...] = ()
@@ -301,7 +303,9 @@ def _config(theirs: Any, schedule: Mapping[str, Any] | None) -> tuple[Config, tu
         reject_others(schedule, "beta_schedule", tuple(SCHEDULES.values()), SCHEDULER)
         steps = read_int(schedule, "num_train_timesteps", 1000, SCHEDULER)
         if steps > MOST_STEPS:
-            raise ModelError(f"{SCHEDULER} has num_train_timesteps={steps}, and more than {MOST_STEPS:,} are not read.")
+            raise CheckpointConfigError(
+                f"{SCHEDULER} has num_train_timesteps={steps}, and more than {MOST_STEPS:,} are not read."
+            )
         noise = next(k for k, v in SCHEDULES.items() if v == schedule.get("beta_schedule", "linear"))
         notes = tuple(
             f"{SCHEDULER} has {field}={format_json(schedule[field])}; images are drawn here with"

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from ..core.config import parse, split_model_settings
-from ..core.errors import ModelError, SettingError, UnknownName
+from ..core.errors import MissingSettingError, ModelError, UnknownName
 from ..models.registry import Preset, find
 from . import custom
 
@@ -65,7 +65,7 @@ class ModuleBuilder(Preset):
         own, rest = split_model_settings(given)
         asked = self.parse(own)
         if missing := [name for name in self.needed if name not in asked]:
-            raise SettingError(
+            raise MissingSettingError(
                 f"{self.path} needs {', '.join(missing)}: give it a default, say it as in "
                 f"{{'model.{missing[0]}': VALUE}} of a search, or name a function that says it, as in "
                 f'("{self.name}", lambda: {self.path.rpartition(".")[2]}({missing[0]}=VALUE)).'

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import FileError
+from ..core.errors import DownloadError, FileError
 from .huggingface.config_files import GENERATION, PREPARATION
 from .huggingface.folders import Folder
 from .huggingface.tokenizer_files import COMPANION_FILES, TOKENIZER
@@ -72,7 +72,7 @@ def fetch(path: str) -> Fetched:
     """
     match = FORM.fullmatch(path)
     if match is None:
-        raise FileError(f"{path} names no repository: write hub:ORG/NAME, or hub:ORG/NAME@REVISION.")
+        raise DownloadError(f"{path} names no repository: write hub:ORG/NAME, or hub:ORG/NAME@REVISION.")
     name, revision = match["name"], match["revision"]
     library = _library()
     found = _from_cache(library, name, revision)
@@ -80,7 +80,7 @@ def fetch(path: str) -> Fetched:
         try:
             found = Path(library.snapshot_download(name, revision=revision, allow_patterns=list(FILE_PATTERNS)))
         except Exception as error:  # errors of httpx, the library and the system share no base class
-            raise FileError(f"{path} could not be fetched: {_reason(library, error, name, revision)}") from error
+            raise DownloadError(f"{path} could not be fetched: {_reason(library, error, name, revision)}") from error
         if not _is_complete(found):
             raise FileError(
                 f"{path} has no weights that can be read: it needs {CONFIG} and {WEIGHTS}, as one file or in parts. "
@@ -120,7 +120,8 @@ def _library() -> Any:
         import huggingface_hub.errors
     except ImportError as error:
         raise FileError(
-            "hub: needs the package huggingface_hub, which is not installed here: pip install huggingface_hub."
+            "hub: needs the package huggingface_hub, which is not installed here: pip install huggingface_hub.",
+            code="CUT-105",
         ) from error
     return huggingface_hub
 

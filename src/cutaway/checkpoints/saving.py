@@ -24,7 +24,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ..core.errors import CutawayError, FileError, ModelError, shorten, shorten_repr
+from ..core.errors import (
+    CutawayError,
+    FileError,
+    ModelError,
+    NotARunError,
+    UnsafeFileError,
+    WeightsMismatchError,
+    shorten,
+    shorten_repr,
+)
 from ..core.files import atomic_write, open_regular, read_json, write_json
 from ..core.schema import COUNT, Between, as_tuples, dataclass_schema, find_mismatch, validate_document
 from ..core.version import __version__
@@ -92,7 +101,7 @@ def load_model(folder: str | os.PathLike[str], own: nn.Module | None = None) -> 
     """
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
-        raise FileError(f"{folder} is not a model's folder: it has no {CONFIG}. A run has its own in RUN/model.")
+        raise NotARunError(f"{folder} is not a model's folder: it has no {CONFIG}. A run has its own in RUN/model.")
     description = read_json(folder / CONFIG)
     validate_document(description, DESCRIPTION, folder / CONFIG, COPY)
     file = weights_file(folder)
@@ -164,7 +173,7 @@ def reject_other_kind(description: Mapping[str, Any], folder: Path, handed_over:
         )
     if path is None and handed_over:
         named = description.get("preset", description.get("model"))
-        raise FileError(f"{folder} holds a {named}, which needs no module: leave it out.")
+        raise WeightsMismatchError(f"{folder} holds a {named}, which needs no module: leave it out.")
 
 
 def write_weights(folder: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
@@ -262,7 +271,9 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], source: str | 
     """
     own = model.state_dict()
     if problems := find_mismatches(own, tensors):
-        raise FileError(f"{source} does not fit the model: {'; '.join(problems)}. It was written by another model.")
+        raise WeightsMismatchError(
+            f"{source} does not fit the model: {'; '.join(problems)}. It was written by another model."
+        )
     reject_not_finite(tensors, source)
     floating = {t.dtype for t in tensors.values() if t.is_floating_point()}
     if len(floating) == 1:
@@ -396,7 +407,7 @@ def reject_pickle(path: str | os.PathLike[str]) -> None:
         raise FileError(f"{path} could not be read: {error.strerror or error}.") from error
     # A safetensors file begins with the length of its header, which can equal a pickle's first byte, followed by "{".
     if start[:4] == b"PK\x03\x04" or (start[:1] == b"\x80" and start[8:] != b"{"):
-        raise FileError(
+        raise UnsafeFileError(
             f"{path} is a pickle, as torch.save writes. Reading one can run any program that is hidden in it, so it "
             "was not opened. Give a safetensors file; torchvision's checkpoints become one by "
             "`cutaway convert IN OUT --to cutaway --model NAME`."

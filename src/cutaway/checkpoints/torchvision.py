@@ -22,7 +22,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from ..core.errors import FileError, ModelError
+from ..core.errors import (
+    CheckpointConfigError,
+    FileError,
+    MissingFileError,
+    ModelError,
+    WeightsMismatchError,
+    WriteError,
+)
 from ..core.files import atomic_write, reject_address
 from ..core.memory_budget import build_on_meta
 from ..models.registry import Preset, preset, presets
@@ -273,7 +280,7 @@ def read_checkpoint(path: str | os.PathLike[str], name: str) -> Loaded:
     config = _infer_config(file, found)
     key_map, problems = _match(file, found, config)
     if problems:
-        raise FileError(f"{path} does not fit {name}: {'; '.join(problems)}. {_suggestion(file, name)}")
+        raise WeightsMismatchError(f"{path} does not fit {name}: {'; '.join(problems)}. {_suggestion(file, name)}")
     reject_not_finite({theirs: file.tensors[theirs] for theirs in key_map}, path)
     with torch.random.fork_rng(devices=[]):
         model = found.build(config)
@@ -299,7 +306,7 @@ def write_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> dict[str
     path = Path(path)
     name = matching_preset(model)
     if path.suffix not in SUFFIXES:
-        raise FileError(f"{path} has no suffix that says what to write: give {', '.join(SUFFIXES)}.")
+        raise WriteError(f"{path} has no suffix that says what to write: give {', '.join(SUFFIXES)}.")
     key_map = {ours: torchvision_key(name, ours) for ours in model.state_dict()}
     state = {key_map[ours]: v.detach().cpu().contiguous() for ours, v in model.state_dict().items()}
     with atomic_write(path) as temporary:
@@ -325,7 +332,7 @@ def matching_preset(model: nn.Module) -> str:
             free = {field: getattr(config, field) for field in FREE_FIELDS if hasattr(config, field)}
             if dataclasses.replace(same.config, **free) == config:
                 return name
-    raise ModelError(
+    raise CheckpointConfigError(
         f"torchvision has no network like this {type(model).__name__}. It has: {', '.join(torchvision_names())}, with "
         "any number of input channels and classes and no other setting changed."
     )
@@ -361,7 +368,7 @@ def read_state_dict(path: str | os.PathLike[str]) -> StateDict:
 def _read(path: Path) -> Any:
     if not path.is_file():
         reject_address(path)
-        raise FileError(f"There is no file {path}.")
+        raise MissingFileError(f"There is no file {path}.")
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
@@ -507,7 +514,7 @@ def _require_preset(name: str) -> Preset:
     found = preset(name)
     if name not in torchvision_names():
         near = name.removesuffix("-v1")
-        raise ModelError(
+        raise CheckpointConfigError(
             f"torchvision has no checkpoint of {name}. "
             + (
                 f"Its weights are those of {near}, the network with other strides: read them as {near}."

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from ..core.errors import DataError, FileError, ModelError, UnknownName
+from ..core.errors import FileError, ModelError, NotEnoughDataError, UnknownName, WriteError
 from ..core.files import as_path, atomic_write, read_bytes
 
 SPECIAL = 2  # first ids of every vocabulary that are not words: padding, unknown
@@ -194,7 +194,7 @@ def load_into_embedding(
         )
     ids = [i for i, token in enumerate(tokens) if i >= SPECIAL and token in vectors]
     if not ids:
-        raise DataError(
+        raise NotEnoughDataError(
             f"None of the {len(tokens) - SPECIAL:,} words of this data is in {vectors.source}.",
             fix="Are they of another language, or in another case? lower=true writes text in lower case.",
         )
@@ -227,7 +227,7 @@ def write_vectors(path: str | os.PathLike[str], words: Sequence[str], matrix: Ma
     binary = _is_binary(path)
     for i, word in enumerate(words):
         if not word or any(c in BLANKS for c in word):
-            raise FileError(
+            raise WriteError(
                 f"{path} was not written: word {i + 1}, {word!r}, is empty or holds a blank, which ends a word in this "
                 "format. Leave such words out."
             )

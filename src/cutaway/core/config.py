@@ -178,7 +178,9 @@ def split_model_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict
 def unknown_setting(key: str, known: Sequence[str]) -> CutawayError:
     """Return the error for a setting that does not exist, with its new name or the most similar names."""
     if key in RENAMED:
-        return SettingError(f"{key} is now {RENAMED[key]}: `cutaway train --help {RENAMED[key]}` has its values.")
+        return SettingError(
+            f"{key} is now {RENAMED[key]}: `cutaway train --help {RENAMED[key]}` has its values.", code="CUT-102"
+        )
     return UnknownName("setting", key, known, "`cutaway train --help all` lists them.")
 
 

@@ -1,7 +1,8 @@
 """Errors that a user can cause. Each message names the problem, its place and the fix.
 
 All of them derive from `CutawayError`. The command line prints the message as one paragraph and exits with code 2; in
-Python it is the message of the exception.
+Python it is the message of the exception. `code` names the kind of problem, such as CUT-203 for a wrong column;
+`core/error_codes.py` explains each.
 """
 
 from __future__ import annotations
@@ -20,10 +21,20 @@ class CutawayError(Exception):
 
     `str(error)` is one paragraph with the problem, its place and the fix. Words of more than 300 characters, such as a
     setting of thousands of digits, are shortened to their ends.
+
+    Args:
+        args: The message.
+        code: Code of another kind of problem than that of the class, for an error that another process raised.
     """
 
+    code = ""  # the kind of problem, as in CUT-203
     silent: bool | None = None  # whether another process reports it; None if all raise it and the first reports it
     shared = False  # whether all processes of a training raise it
+
+    def __init__(self, *args: object, code: str = "") -> None:
+        super().__init__(*args)
+        if code:
+            self.code = code
 
     def __str__(self) -> str:
         return re.sub(r"\S{301,}", lambda word: shorten(word[0]), super().__str__())
@@ -31,6 +42,11 @@ class CutawayError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         """Support pickling between processes: the copy keeps the message, not the constructor's arguments."""
         return _again, (type(self), self.args, self.__dict__)
+
+
+def code_line(code: str) -> str:
+    """Return the last line of an error in the terminal."""
+    return f"{code}: `cutaway help {code}` explains it."
 
 
 def _again(kind: type[CutawayError], args: tuple[Any, ...], more: dict[str, Any]) -> CutawayError:
@@ -48,7 +64,9 @@ class CutawayWarning(UserWarning):
 class UnknownName(CutawayError, LookupError):
     """A model, data set, setting or column that does not exist. The message holds the nearest names."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], way_out: str = "") -> None:
+    code = "CUT-102"
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], way_out: str = "", code: str = "") -> None:
         known = sorted(known)
         words = [f"There is no {kind} {shorten(name)!r}."]
         close = closest_names(name, known)
@@ -58,15 +76,67 @@ class UnknownName(CutawayError, LookupError):
             words.append(f"Available: {', '.join(known)}.")
         if way_out:
             words.append(way_out)
-        super().__init__(" ".join(words))
+        super().__init__(" ".join(words), code=code)
 
 
 class SettingError(CutawayError, ValueError):
     """A setting with an invalid value. The message names the key, the value and the allowed values."""
 
+    code = "CUT-101"
+
+
+class MissingSettingError(SettingError):
+    """An argument or a setting that is needed and was not given."""
+
+    code = "CUT-103"
+
+
+class IncompatibleSettingError(SettingError):
+    """A setting that does not apply to this model or data, or conflicts with another one."""
+
+    code = "CUT-104"
+
+
+class ResumeError(SettingError):
+    """A training, comparison or search that cannot be resumed with these arguments."""
+
+    code = "CUT-106"
+
+
+class DeviceError(SettingError):
+    """A device, precision or compiler that this machine does not have."""
+
+    code = "CUT-504"
+
 
 class ModelError(CutawayError, ValueError):
     """A model that cannot be built as configured, or that does not accept this kind of data."""
+
+    code = "CUT-401"
+
+
+class ConfigError(ModelError):
+    """A setting of a model or a function with an invalid value."""
+
+    code = "CUT-101"
+
+
+class InputShapeError(ModelError):
+    """A tensor whose shape or type the model does not accept."""
+
+    code = "CUT-402"
+
+
+class CheckpointConfigError(ModelError):
+    """A checkpoint whose settings have no equivalent here."""
+
+    code = "CUT-403"
+
+
+class MemoryLimitError(ModelError, SettingError):
+    """A model or a training that needs more memory than there is."""
+
+    code = "CUT-502"
 
 
 @dataclass(frozen=True)
@@ -86,23 +156,123 @@ class DataError(CutawayError, ValueError):
     `problems` holds every bad row or file. The message names the first five.
     """
 
-    def __init__(self, message: str, problems: Sequence[Problem] = (), fix: str = "") -> None:
+    code = "CUT-202"
+
+    def __init__(self, message: str, problems: Sequence[Problem] = (), fix: str = "", code: str = "") -> None:
         self.problems = list(problems)
         named = "; ".join(str(p) for p in self.problems[:5])
         more = f"; and {len(self.problems) - 5} more (`cutaway check` lists all)" if len(self.problems) > 5 else ""
-        super().__init__(" ".join(part for part in (message, named + more + "." if named else "", fix) if part))
+        super().__init__(
+            " ".join(part for part in (message, named + more + "." if named else "", fix) if part), code=code
+        )
+
+
+class ColumnError(DataError):
+    """A column that is missing, ambiguous or cannot be used as named."""
+
+    code = "CUT-203"
+
+
+class NotEnoughDataError(DataError):
+    """Too few examples, classes, tokens or steps to train on or to compare with."""
+
+    code = "CUT-204"
+
+
+class UnsupportedDataError(DataError):
+    """A file format or a kind of data that is not supported here."""
+
+    code = "CUT-205"
+
+
+class FolderLayoutError(DataError):
+    """A folder or a pair of files whose parts do not belong together."""
+
+    code = "CUT-206"
+
+
+class PythonDataError(DataError):
+    """An array, data frame, list or dataset from Python that cannot be used as data."""
+
+    code = "CUT-207"
+
+
+class DataMismatchError(DataError):
+    """Data that does not match the data on which the model was trained."""
+
+    code = "CUT-208"
+
+
+class RequestError(DataError):
+    """A request to a server that is invalid or too large."""
+
+    code = "CUT-603"
 
 
 class FileError(CutawayError, OSError):
     """A file or folder that cannot be read, trusted or written."""
 
+    code = "CUT-301"
+
+
+class MissingFileError(FileError, DataError):
+    """A file or folder that does not exist."""
+
+    code = "CUT-201"
+
+
+class WriteError(FileError):
+    """A file or folder that cannot be written."""
+
+    code = "CUT-302"
+
+
+class AlreadyExistsError(FileError):
+    """A file or folder that exists and is not overwritten."""
+
+    code = "CUT-303"
+
+
+class NotARunError(FileError):
+    """A folder that is not a run, or that holds only an incomplete one."""
+
+    code = "CUT-304"
+
+
+class UnsafeFileError(FileError):
+    """A pickle, which is not opened because reading it can run any program."""
+
+    code = "CUT-306"
+
+
+class WeightsMismatchError(FileError):
+    """Weights that do not fit the model."""
+
+    code = "CUT-404"
+
+
+class DownloadError(FileError):
+    """A file that could not be downloaded."""
+
+    code = "CUT-601"
+
+
+class AddressError(FileError, SettingError):
+    """A host or port at which a server cannot listen."""
+
+    code = "CUT-602"
+
 
 class TrainingError(CutawayError, ArithmeticError):
     """Training that cannot continue, for example because a loss or gradient is not finite."""
 
+    code = "CUT-501"
+
 
 class LostProcess(CutawayError, RuntimeError):
     """A process of a multi-process training that did not start or has died."""
+
+    code = "CUT-503"
 
 
 NO_MEMORY = (  # messages of PyTorch, NumPy, Rust and the system, with any exception type
@@ -179,7 +349,7 @@ def closest_names(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     return [by_lower[f] for f in found]
 
 
-def check_value(truth: bool, field: str, value: object, allowed: str, error: type[CutawayError] = ModelError) -> None:
+def check_value(truth: bool, field: str, value: object, allowed: str, error: type[CutawayError] = ConfigError) -> None:
     """Raise `error` unless `truth`, as in `check_value(p < 1, "dropout", p, "at least 0 and below 1")`."""
     if not truth:
         said = repr(shorten(value)) if isinstance(value, str) else shorten(value)

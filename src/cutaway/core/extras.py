@@ -52,6 +52,8 @@ LIBRARIES = {  # by import name
 class MissingPackageError(SettingError):
     """An optional dependency that is not installed. The message holds the command that installs it."""
 
+    code = "CUT-105"
+
 
 def require(module: str, purpose: str) -> Any:
     """Import a module of an optional library.

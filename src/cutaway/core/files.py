@@ -21,7 +21,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from .errors import FileError, printable, shorten, shorten_repr
+from .errors import AlreadyExistsError, DownloadError, FileError, WriteError, printable, shorten, shorten_repr
 
 RUN = "run.json"  # identifies the folder of a run
 OF_A_RUN = (RUN, "metrics.csv", "evaluation.json", "layers.json", "report.html", "model", "checkpoints", "snapshots")
@@ -45,24 +45,24 @@ def reject_overwriting(
     path = Path(path)
     another = "Choose another name."
     if path.is_dir():
-        raise FileError(f"{path} is a folder: give the path of a file, e.g. {path / 'FILE'}.")
+        raise WriteError(f"{path} is a folder: give the path of a file, e.g. {path / 'FILE'}.")
     place = path.parent.resolve() / path.name
     run = next((folder for folder in place.parents if (folder / RUN).is_file()), None)
     first = place.relative_to(run).parts[0] if run is not None else ""
     if first in OF_A_RUN or first.startswith(BOARD):
-        raise FileError(f"{path} is a file of the run {run} and is not overwritten. {another}")
+        raise AlreadyExistsError(f"{path} is a file of the run {run} and is not overwritten. {another}")
     home = next(filter(exists, path.absolute().parents), path.parent)  # missing parents are created later
     if not home.is_dir() or not os.access(home, os.W_OK | os.X_OK):
         wrong = "is not writable" if home.is_dir() else "is not a folder"
-        raise FileError(f"{path} cannot be written: {home} {wrong}. Choose another folder.")
+        raise WriteError(f"{path} cannot be written: {home} {wrong}. Choose another folder.")
     if not os.path.lexists(path):
         return
     if given := next((one for one in inputs if _contains(Path(one), place)), None):
-        raise FileError(f"{path} is the input {given} and is not overwritten. {another}")
+        raise AlreadyExistsError(f"{path} is the input {given} and is not overwritten. {another}")
     if not overwrite:
-        raise FileError(f"{path} already exists. Choose another name, or add --overwrite.")
+        raise AlreadyExistsError(f"{path} already exists. Choose another name, or add --overwrite.")
     if exists(path) and not path.is_file():
-        raise FileError(
+        raise WriteError(
             f"{path} is {_describe_file_type(path.stat().st_mode)}, and only regular files are overwritten. {another}"
         )
 
@@ -146,11 +146,11 @@ def reject_address(source: str | os.PathLike[str]) -> None:
     address = f"{found[1]}://{os.fspath(source)[found.end() :]}"
     said = f"{shorten(address, 200)} is a URL, and Cutaway does not download URLs."
     if hub := re.match(r"https?://(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+)", address):
-        raise FileError(
+        raise DownloadError(
             f"{said} Download it first, e.g. with `hf download {hub[1]} --local-dir DIR`, and give that folder; "
             f"weights=hub:{hub[1]} downloads the weights of a model."
         )
-    raise FileError(
+    raise DownloadError(
         f"{said} Download it first, e.g. with `curl -LO {quote(shorten(address, 200))}`, and give the file."
     )
 
@@ -294,11 +294,11 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         if isinstance(error, FileError):
             raise
         if isinstance(error, FileNotFoundError) or not own.is_dir():
-            raise FileError(
+            raise WriteError(
                 f"{path} could not be written: its folder {path.parent} was removed or renamed in the meantime. Do not "
                 "move the folder while it is written to, and start again."
             ) from error
-        raise FileError(
+        raise WriteError(
             f"{path} could not be written: {error.strerror or error}. The previous file is unchanged. "
             "Free some space, or choose another writable folder."
         ) from error
@@ -312,14 +312,14 @@ def atomic_dir(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         if path.exists():
-            raise FileError(f"{path} already exists. Choose another name, or move it away.")
+            raise AlreadyExistsError(f"{path} already exists. Choose another name, or move it away.")
         make_folder(temporary)
         yield temporary
         temporary.rename(path)
     except OSError as error:
         if isinstance(error, FileError):
             raise
-        raise FileError(
+        raise WriteError(
             f"{path} could not be written: {error.strerror or error}. Free some space, or choose another folder."
         ) from error
     finally:

@@ -21,7 +21,7 @@ from torch.nn.modules import module as torch_modules
 from torch.overrides import TorchFunctionMode
 
 from .config import as_text, shorten
-from .errors import ModelError
+from .errors import ConfigError, MemoryLimitError
 
 FRACTION = 0.9  # of the free memory, above which a model is rejected
 MOST_LAYERS = 2_000  # per setting, or blocks per stage; ResNet-1202 has 200 in a stage, and DeepNet 1 000 layers
@@ -65,7 +65,7 @@ def build_on_meta(found: PresetLike, config: Any, most: float = float("inf")) ->
         with _counting(most), torch.device("meta"), _Uninitialized():
             model: nn.Module = found.module.Model(config)
     except _TooDeep:
-        raise ModelError(
+        raise MemoryLimitError(
             f"{found.name}{_overrides(found, config)} would have more than {MOST_TENSORS:,} weight tensors. "
             "Use fewer layers."
         ) from None
@@ -74,7 +74,7 @@ def build_on_meta(found: PresetLike, config: Any, most: float = float("inf")) ->
         if not largest:
             raise
         said = ", ".join(f"{name}={shorten(value)}" for name, value in largest.items())
-        raise ModelError(f"Invalid {said} for {found.name}: a tensor would be too large.") from error
+        raise MemoryLimitError(f"Invalid {said} for {found.name}: a tensor would be too large.") from error
     return model
 
 
@@ -131,7 +131,7 @@ def reject_too_large(
     size = model_size(found, config, most)
     if taken(size) > most:
         more = "" if size.whole else "more than "
-        raise ModelError(
+        raise MemoryLimitError(
             f"{found.name}{_overrides(found, config)} needs {more}{format_bytes(taken(size))} of memory{what};"
             f" {format_bytes(free or 0)} are free, of which at most {fraction:.0%} are used. Use a smaller"
             f" model{way_out}."
@@ -231,7 +231,7 @@ def _reject_deep(found: PresetLike, config: Any) -> None:
         listed = value if isinstance(value, tuple) else (value,) if isinstance(value, int) else ()
         deepest = max(listed, default=0) if field.name in LAYERS else 0
         if max(len(listed), deepest) > MOST_LAYERS:
-            raise ModelError(
+            raise ConfigError(
                 f"Invalid {field.name}={shorten(as_text(value))} for {found.name}: must be at most {MOST_LAYERS:,} "
                 "layers."
             )

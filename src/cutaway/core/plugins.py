@@ -16,7 +16,7 @@ from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from .errors import CutawayError
+from .errors import CutawayError, SettingError
 
 GROUPS = ("cutaway.models", "cutaway.datasets", "cutaway.views")
 
@@ -39,10 +39,10 @@ def add_plugins(group: str, add: Callable[[str, Any], None]) -> None:
 
 
 def reject_duplicates(what: str, names: Any, known: Any) -> None:
-    """Raise CutawayError if a name of a plugin exists already."""
+    """Raise SettingError if a name of a plugin exists already."""
     taken = [name for name in names if name in known]
     if taken:
-        raise CutawayError(f"there is a {what} {taken[0]!r} already. Rename it.")
+        raise SettingError(f"there is a {what} {taken[0]!r} already. Rename it.")
 
 
 def _describe(point: EntryPoint) -> str:

@@ -33,7 +33,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from ..core.errors import SettingError
+from ..core.errors import IncompatibleSettingError
 from ..core.spec import Boxes, Classes, ImageSpec, Mask, Spec
 from .dataset_base import IGNORED, Augment
 from .settings import DataSettings
@@ -57,7 +57,9 @@ def make_augment(
     if isinstance(spec, ImageSpec):
         side = min(spec.height, spec.width)
         if settings.cutout > side:
-            raise SettingError(f"cutout={settings.cutout} would blank images of {side} pixels whole: give less.")
+            raise IncompatibleSettingError(
+                f"cutout={settings.cutout} would blank images of {side} pixels whole: give less."
+            )
         if settings.flip:
             steps.append(flip)
         if settings.crop:
@@ -91,7 +93,9 @@ def _augment_with_masks(
     """
     for key, why in (("mixup", "blends images, and no pixel of a blend has one class"), ("cutout", CUT)):
         if value := getattr(settings, key):
-            raise SettingError(f"{key}={value:g} {why}: leave it out; flip, crop and color_jitter are for masks too.")
+            raise IncompatibleSettingError(
+                f"{key}={value:g} {why}: leave it out; flip, crop and color_jitter are for masks too."
+            )
     if not steps:
         return None
     moving = bool(settings.flip) + bool(settings.crop)  # the first steps
@@ -145,7 +149,7 @@ def _augment_with_boxes(
 ) -> Augment | None:
     """Build the augmentation of images with boxes, (N, M, 5) in pixels. Geometric steps also transform the boxes."""
     if settings.mixup:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"mixup={settings.mixup:g} blends images, and a box of a blend would be half there: leave it out; flip, "
             "crop, color_jitter and cutout are for images with boxes too."
         )

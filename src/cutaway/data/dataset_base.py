@@ -18,7 +18,7 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from ..core.errors import DataError
+from ..core.errors import PythonDataError
 from ..core.spec import Spec, Target, Value
 from .findings import Finding, similar_name_hint
 from .folders import normalize_name
@@ -326,13 +326,15 @@ class DataSet:
 def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     """Return a tensor as an array. Raises DataError for a tensor that NumPy cannot represent."""
     if tensor.is_meta:
-        raise DataError("A tensor on the meta device has a shape and no numbers.", fix="Give a tensor on the CPU.")
+        raise PythonDataError(
+            "A tensor on the meta device has a shape and no numbers.", fix="Give a tensor on the CPU."
+        )
     if tensor.is_nested:
-        raise DataError("A nested tensor is not read as data.", fix="Give a list of tensors: tensor.unbind().")
+        raise PythonDataError("A nested tensor is not read as data.", fix="Give a list of tensors: tensor.unbind().")
     if tensor.is_quantized:
-        raise DataError("A quantized tensor is not read as data.", fix="Give tensor.dequantize().")
+        raise PythonDataError("A quantized tensor is not read as data.", fix="Give tensor.dequantize().")
     if tensor.layout != torch.strided:
-        raise DataError("A sparse tensor is not read as data.", fix="Give tensor.to_dense().")
+        raise PythonDataError("A sparse tensor is not read as data.", fix="Give tensor.to_dense().")
     tensor = tensor.detach().cpu()
     if tensor.is_floating_point() and tensor.dtype not in (torch.float32, torch.float64):
         tensor = tensor.float()  # NumPy has no bfloat16 and no float8
@@ -356,7 +358,7 @@ def map_class_ids(theirs: tuple[str, ...], ours: tuple[str, ...]) -> Tensor:
     number = {normalize_name(name): k for k, name in enumerate(ours)}
     unknown = [name for name in theirs if normalize_name(name) not in number]
     if unknown:
-        raise DataError(
+        raise PythonDataError(
             f"That data has classes that this run did not learn: {', '.join(unknown[:5])}. It learned: "
             f"{', '.join(ours[:20])}.{similar_name_hint(unknown[0], ours)}"
         )

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ..core.errors import DataError, SettingError, join
+from ..core.errors import IncompatibleSettingError, NotEnoughDataError, join
 from ..core.spec import Episodes
 from .dataset_base import Batch, Split
 from .modalities import reject_changed
@@ -73,7 +73,7 @@ def _draw_classes(
     val, test = (max(fraction, least) if fraction else 0.0 for fraction in (val, test))
     if val + test + least > 1 + 1e-9:
         parts = 1 + bool(val) + bool(test)
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"ways={settings.ways} is too large: an episode has this many classes, no class is in two splits, and "
             f"{len(train)} classes are fewer than {parts} times as many. Give fewer ways, or val=0."
         )
@@ -85,14 +85,14 @@ def _reject_few(split: str, rows: Rows, labels: Rows, classes: Sequence[str], se
     """Raise SettingError if a split has fewer classes than an episode, or DataError if a class has too few examples."""
     present, counts = np.unique(labels[rows], return_counts=True)
     if len(present) < settings.ways:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"ways={settings.ways} cannot be: the {split} split has {len(present)} "
             f"class{'es' if len(present) != 1 else ''} ({', '.join(classes[k] for k in present[:5])}). "
             "Give fewer ways, or val and test that leave more."
         )
     wanted, least = settings.shots + settings.queries, int(counts.argmin())
     if counts[least] < wanted:
-        raise DataError(
+        raise NotEnoughDataError(
             f"The class {classes[present[least]]!r} has {counts[least]} examples in the {split} split, and an episode "
             f"takes {wanted} of each class: shots={settings.shots} and queries={settings.queries}.",
             fix="Give fewer of these, or leave classes out that have too few"

@@ -27,7 +27,7 @@ import numpy.typing as npt
 import polars as pl
 from torch import Tensor
 
-from ..core.errors import DataError, Problem, SettingError
+from ..core.errors import DataError, IncompatibleSettingError, NotEnoughDataError, Problem
 from ..core.spec import Target
 from .settings import DataSettings
 
@@ -119,7 +119,7 @@ REPAIR = "Repair, replace or remove these files; in training missing=drop leaves
 def reject_fill(settings: DataSettings) -> None:
     """Raise SettingError for missing=fill if the data has no cells to fill."""
     if settings.missing == "fill":
-        raise SettingError(
+        raise IncompatibleSettingError(
             "missing=fill is for the cells of tables. Of this data missing=error names what cannot be used, and "
             "missing=drop leaves it out."
         )
@@ -137,7 +137,9 @@ def leave_out(problems: Sequence[Problem], total: int, noun: str, missing: str, 
     if missing != "drop":
         raise DataError(f"{counted} cannot be used:", problems, fix)
     if len(problems) >= total:
-        raise DataError(f"missing=drop would leave nothing: {counted} cannot be used:", problems, "Fix some of them.")
+        raise NotEnoughDataError(
+            f"missing=drop would leave nothing: {counted} cannot be used:", problems, "Fix some of them."
+        )
     more = f"; and {len(problems) - NAMED_AT_MOST:,} more" if len(problems) > NAMED_AT_MOST else ""
     return [f"missing=drop left out {counted}: {'; '.join(map(str, problems[:NAMED_AT_MOST]))}{more}."]
 

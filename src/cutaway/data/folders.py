@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..core.errors import DataError, join
+from ..core.errors import DataError, DataMismatchError, FolderLayoutError, MissingFileError, NotEnoughDataError, join
 from ..core.files import exists
 from .findings import Finding, similar_name_hint
 from .splits import Rows, filter_splits
@@ -91,7 +91,7 @@ class FolderContents(Generic[Item]):
         splits, labels = filter_splits(self.splits, rows), self.labels[rows]
         left = labels if splits is None else labels[splits["train"]]
         if self.labels.ndim == 1 and (lost := np.setdiff1d(taught, left)).size:
-            raise DataError(
+            raise NotEnoughDataError(
                 f"missing=drop would leave nothing of the class {self.classes[int(lost[0])]!r} to learn from.",
                 fix="Repair some of its files.",
             )
@@ -237,20 +237,20 @@ def find_examples(path: Path, kind: FileKind, least: int = 2, apart: bool = Fals
     found = {split: class_folders(folder, kind) for split, folder in homes.items()}
     train, _ = found.get("train") or found[""]
     if least > 1 and all(name.lower() in SPLIT_FOLDERS for name in train):
-        raise DataError(
+        raise FolderLayoutError(
             f"{path} has {join([f'{name}/' for name in train], 'and')} with {kind.plural} directly in them, without "
             "a class for each.",
             fix=f"Put them into one folder for each class there, as in {path / next(iter(train)) / 'cats'}.",
         )
     if len(train) < least:
-        raise DataError(
+        raise NotEnoughDataError(
             f"{path} holds one class only, {', '.join(train)}: there is nothing to tell apart.",
             fix=f"Add a folder with {kind.plural} of another class.",
         )
     for split, (by_class, _) in found.items():
         for name in by_class:
             if name not in train and not apart:
-                raise DataError(
+                raise NotEnoughDataError(
                     f"{homes[split] / name} is a class without training {kind.plural}: there is no "
                     f"{homes['train'] / name}.{similar_name_hint(name, train)}",
                     fix=f"Add that folder with {kind.plural}, or remove the class.",
@@ -289,7 +289,7 @@ def class_folders(root: Path, kind: FileKind) -> tuple[dict[str, list[Path]], li
         classes.setdefault(normalize_name(folder.name), []).extend(fitting)
         left += [p for p in inside if not kind.fits(p)]
         if not fitting:
-            raise DataError(
+            raise FolderLayoutError(
                 f"The class folder {folder} holds no {kind.kind} files ({', '.join(kind.suffixes)}).",
                 fix=f"Put its {kind.plural} there, or remove the folder.",
             )
@@ -304,14 +304,14 @@ def find_labelled(source: str | Path, kind: FileKind, names: Sequence[str]) -> t
     """
     path = Path(source).expanduser()
     if not path.is_dir():
-        raise DataError(
+        raise MissingFileError(
             f"There is no folder {str(source)!r}, and labelled {kind.plural} come as a folder of class folders."
         )
     by_class, _ = class_folders(path, kind)
     number = {normalize_name(name): k for k, name in enumerate(names)}
     unknown = [name for name in by_class if name not in number]
     if unknown or not by_class:
-        raise DataError(
+        raise DataMismatchError(
             f"{path} holds {f'the class {unknown[0]!r}' if unknown else 'no class folders'}, and the model was "
             f"trained on {', '.join(names)}.{similar_name_hint(unknown[0], names) if unknown else ''}",
             fix="Name the class folders like those; where there are train/, val/ and test/, give one of them.",
@@ -413,7 +413,7 @@ def subfolders(path: Path) -> list[Path]:
     found = {p.name: p for p in own if _is_folder(p)}
     for folder in found.values():
         if folder.is_symlink() and path.resolve().is_relative_to(folder.resolve()):
-            raise DataError(
+            raise FolderLayoutError(
                 f"{folder} is a symbolic link to {folder.resolve()}, its own folder or a parent of it.",
                 fix="Remove the link.",
             )
@@ -431,10 +431,12 @@ def _split_folders(path: Path, kind: FileKind) -> dict[str, Path]:
         if split is None or any(kind.fits(p) for p in list_entries(folder)):  # it holds examples: a class of that name
             continue
         if split in found:
-            raise DataError(f"{found[split]} and {folder} are both for {split}.", fix="Leave one of them there.")
+            raise FolderLayoutError(
+                f"{found[split]} and {folder} are both for {split}.", fix="Leave one of them there."
+            )
         found[split] = folder
     if found and "train" not in found:
-        raise DataError(
+        raise FolderLayoutError(
             f"{path} has {', '.join(f'{f.name}/' for f in found.values())} and no train/.",
             fix="Add train/ with the same class folders; or give a folder of class folders, to be split here.",
         )
@@ -446,7 +448,7 @@ def _is_folder(path: Path) -> bool:
         return stat.S_ISDIR(path.stat().st_mode)
     except OSError as error:
         if path.is_symlink():
-            raise DataError(
+            raise FolderLayoutError(
                 f"{path} is a symbolic link that leads nowhere or round in a circle ({error.strerror}).",
                 fix="Remove the link.",
             ) from error

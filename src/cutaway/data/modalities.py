@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import spec as specs
 from ..core.config import as_text, shorten
-from ..core.errors import DataError, SettingError, join, shorten_repr
+from ..core.errors import DataError, IncompatibleSettingError, join, shorten_repr
 from ..core.files import read_json
 from ..core.schema import find_mismatch
 from ..core.spec import current_kind
@@ -167,7 +167,7 @@ def reject_settings_for_others(settings: DataSettings, kind: str) -> None:
         value = getattr(settings, field.name)
         whose = [other.plural for other in KINDS.values() if field.name in other.settings]
         if whose and field.name not in KINDS[kind].settings and value != field.default:
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"{field.name}={shorten(as_text(value))} is for {join(whose, 'and')}, and this is {kind} data: "
                 "leave it out."
             )
@@ -179,7 +179,7 @@ def reject_changed(settings: DataSettings, keys: Iterable[str], why: str) -> Non
     for key in keys:
         value = getattr(settings, key)
         if value != getattr(usual, key):
-            raise SettingError(f"{key}={shorten(as_text(value))} {why}: leave it out.")
+            raise IncompatibleSettingError(f"{key}={shorten(as_text(value))} {why}: leave it out.")
 
 
 FIX = "Take it from a copy, or train again."

@@ -8,7 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import DataError, UnknownName, closest_names, join
+from ..core.errors import (
+    DataError,
+    DataMismatchError,
+    MissingFileError,
+    UnknownName,
+    UnsupportedDataError,
+    closest_names,
+    join,
+)
 from ..core.files import exists, reject_address
 from ..core.plugins import add_plugins, reject_duplicates
 from ..core.spec import ANY_SIZE, Classes, ImageSizes, Mask, Target, Value
@@ -136,12 +144,12 @@ def infer_kind(source: Any, settings: DataSettings, takes: Sequence[str] = ()) -
     if not exists(path):
         reject_address(str(source))
         if "," in str(source) and all(is_file(Path(one).expanduser()) for one in str(source).split(",")):
-            raise DataError(
+            raise UnsupportedDataError(
                 f"{source} are two files, and data is one file or folder.",
                 fix="Pairs of sequences, line by line, may be two files: pairs=true reads them so.",
             )
         if path.suffix or "/" in str(source):
-            raise DataError(f"There is no file or folder {str(source)!r} in {Path.cwd()}.", fix=_siblings(path))
+            raise MissingFileError(f"There is no file or folder {str(source)!r} in {Path.cwd()}.", fix=_siblings(path))
         raise UnknownName(
             "data set or path", str(source), NAMED, "`cutaway data` lists the sets; a path names your own files."
         )
@@ -157,8 +165,8 @@ def infer_kind(source: Any, settings: DataSettings, takes: Sequence[str] = ()) -
     if suffix == ".graphml":
         return "graph"
     if described := describe_file(path):
-        raise DataError(f"{path} {described[0]}.", fix=described[1])
-    raise DataError(
+        raise UnsupportedDataError(f"{path} {described[0]}.", fix=described[1])
+    raise UnsupportedDataError(
         f"{path} is a {path.suffix or 'suffix-less'} file, which is no kind of data that can be read.",
         fix=f"Tables end in {', '.join(TABLE_SUFFIXES)}, text in .txt or, tagged, in .conll, graphs in .graphml; "
         "images, audio and videos come as a folder of class folders.",
@@ -243,7 +251,7 @@ def reading_hint(source: Any, kind: str, takes: Sequence[str], targets: Targets)
     if kind == "table" and "image" in takes and isinstance(source, str | Path):
         path = Path(source).expanduser()
         if path.is_file() and (described := describe_labels(path)):
-            raise DataError(
+            raise DataMismatchError(
                 f"{path} is table data, and the model takes {join(takes, 'or')} data: {path.parent} {described[0]}.",
                 fix=described[1],
             )

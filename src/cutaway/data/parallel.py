@@ -40,6 +40,7 @@ def iterate_workers(made: Iterator[Any], what: str, way_out: str) -> Iterator[An
         raise DataError(
             f"A process that {what} died: {error or 'it closed its connection'}.",
             fix=f"It ran out of memory, most likely: use fewer of them {way_out}",
+            code="CUT-502",
         ) from error
     finally:
         del made  # ends the workers now, not when the exception is garbage-collected

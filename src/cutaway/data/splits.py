@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..core.errors import DataError, SettingError
+from ..core.errors import IncompatibleSettingError, NotEnoughDataError, SettingError
 from .settings import DataSettings
 
 Rows = npt.NDArray[np.int64]  # example numbers
@@ -112,14 +112,16 @@ def complete_split(
     train = given["train"]
     val, test = remaining_fractions(settings, given)
     if settings.fold is not None and "test" in given:
-        raise SettingError(f"fold={settings.fold} makes a test split, and this data has its own: leave it out.")
+        raise IncompatibleSettingError(
+            f"fold={settings.fold} makes a test split, and this data has its own: leave it out."
+        )
     drawn = draw_splits(len(train), settings, val=val, test=test, strata=labels[train], groups=groups)
     found = {name: train[rows] for name, rows in drawn.items()}
     found |= {name: rows for name, rows in given.items() if name != "train"}
     indices = {name: found[name] for name in SPLITS if name in found}
     for name, rows in indices.items():
         if not len(rows):
-            raise DataError(
+            raise NotEnoughDataError(
                 f"The {name} split gets no example: val={val:g} and test={test:g} of {len(train):,} examples.",
                 fix="Add some, or give fractions that leave at least one to each split.",
             )
@@ -130,7 +132,7 @@ def complete_split(
     if (taught == 0).any():
         k = int(taught.argmin())
         limited = f" under max_samples={settings.max_samples}" if settings.max_samples is not None else ""
-        raise DataError(
+        raise NotEnoughDataError(
             f"No example of the class {classes[k]!r} is left for training{limited}: it has {(labels == k).sum():,}.",
             fix="Each class needs some for training, in addition to validation and test: add examples, or leave "
             "the class out.",
@@ -259,7 +261,7 @@ def split_ranges(
     found = dict(zip(cut, pairwise(places)))
     for split, (begin, end) in found.items():
         if begin == end:
-            raise DataError(
+            raise NotEnoughDataError(
                 f"The {split} split gets no text: val={val:g} and test={test:g} of {length:,} characters.",
                 fix="Give more text, or fractions that leave some to each split.",
             )
@@ -279,5 +281,7 @@ def filter_splits(splits: Mapping[str, Rows] | None, kept: Rows) -> dict[str, Ro
     found = {split: np.flatnonzero(np.isin(kept, rows)) for split, rows in splits.items()}
     for split, rows in found.items():
         if not len(rows):
-            raise DataError(f"missing=drop would leave nothing of the {split} split.", fix="Repair some of its files.")
+            raise NotEnoughDataError(
+                f"missing=drop would leave nothing of the {split} split.", fix="Repair some of its files."
+            )
     return found

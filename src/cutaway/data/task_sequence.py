@@ -22,7 +22,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from ..core.config import shorten
-from ..core.errors import SettingError, join
+from ..core.errors import IncompatibleSettingError, SettingError, join
 from ..core.spec import Classes, ImageSpec, Spec, TableSpec
 from .dataset_base import Batch, DataSet, SequenceSplit, Split
 
@@ -128,34 +128,36 @@ def to_tasks(data: DataSet, asked: str, seed: int) -> DataSet:
         raise SettingError(f"{said} cannot be: give {FORMS}.")
     form, number, target = found[1], int(found[2]), data.spec.target
     if type(target) is not Classes or (data.spec.kind == "graph" and not getattr(data.spec, "graph_level", False)):
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"{said} makes tasks of examples with classes, and this is {data.spec.kind} data that asks for "
             f"{target.column}{' of nodes' if data.spec.kind == 'graph' else ''}: leave it out."
         )
     train = data.splits["train"]
     if hasattr(train, "plan") and not isinstance(train, SequenceSplit):
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"{said} takes examples one by one, which {data.spec.kind} data does not give: leave it out."
         )
     made = _permuted_tasks(data, said, number, seed) if form == "permuted" else _tasks_by_class(data, said, number)
     assert made.tasks is not None
     filled = made.tasks.task_ids(made.splits["train"]).bincount(minlength=made.tasks.count)
     if empty := [name for name, n in zip(made.tasks.names, filled.tolist()) if not n]:
-        raise SettingError(f"{said} leaves no training example to {join(empty[:5], 'and')}: give more data.")
+        raise IncompatibleSettingError(
+            f"{said} leaves no training example to {join(empty[:5], 'and')}: give more data."
+        )
     return replace(made, notes=[*data.notes, f"{said}: {made.tasks.count} tasks, learned one after another."])
 
 
 def _permuted_tasks(data: DataSet, said: str, count: int, seed: int) -> DataSet:
     """Return tasks whose inputs are permuted, each in its own way; the first keeps the original order."""
     if not isinstance(data.spec, ImageSpec | TableSpec):
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"{said} reorders the pixels of images or the columns of tables, and this is {data.spec.kind} data: "
             "tasks=classes:2 takes its classes two by two."
         )
     if not 2 <= count <= MOST:
         raise SettingError(f"{said} is no sequence of tasks: give permuted:2 to permuted:{MOST}.")
     if data.augment is not None:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"{said} puts pixels where no image has them, and augmentation (flip, crop and the like) moves or blends "
             "them as in an image: leave one of them out."
         )
@@ -174,7 +176,7 @@ def _tasks_by_class(data: DataSet, said: str, number: int) -> DataSet:
     if number not in divisors:
         ways = join([f"classes:{n}" for n in divisors], "or")
         why = "leaves one task" if number == len(names) else "does not divide them"
-        raise SettingError(f"{said} cannot be: there are {len(names)} classes, and it {why}. Give {ways}.")
+        raise IncompatibleSettingError(f"{said} cannot be: there are {len(names)} classes, and it {why}. Give {ways}.")
     tasks = tuple(" ".join(names[i : i + number]) for i in range(0, len(names), number))
     return replace(data, tasks=TaskSequence(tasks, number))
 

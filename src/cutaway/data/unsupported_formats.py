@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..core.errors import DataError
+from ..core.errors import FolderLayoutError, UnsupportedDataError
 from ..core.files import open_regular
 from .folders import (
     AUDIO,
@@ -182,10 +182,10 @@ def describe_folder(path: Path) -> Description | None:
 def reject_folder(path: Path, forms: str) -> None:
     """Raise DataError for a folder without a readable kind of data; `forms` are the readable kinds."""
     if described := describe_folder(path):
-        raise DataError(f"{path} {described[0]}.", fix=described[1])
+        raise UnsupportedDataError(f"{path} {described[0]}.", fix=described[1])
     counted = [found.words() for found in reversed(tallies(path)) if found.count]
     holds = f" It holds {counted[0]}." if counted else ""
-    raise DataError(
+    raise UnsupportedDataError(
         f"{path} is a folder that holds no kind of data that can be read.{holds}",
         fix=f"Give {forms}. To be converted first: {FOREIGN}.",
     )
@@ -202,7 +202,7 @@ def reject_layout(path: Path, needs_classes: bool = False) -> None:
     if described is None and needs_classes and len(folders) == 1:
         described = _labels(path)
     if described:
-        raise DataError(f"{path} {described[0]}.", fix=described[1])
+        raise UnsupportedDataError(f"{path} {described[0]}.", fix=described[1])
 
 
 def reject_flat(path: Path) -> None:
@@ -211,10 +211,10 @@ def reject_flat(path: Path) -> None:
         if not is_flat(path, kind):
             continue
         if described := _annotated(path):
-            raise DataError(f"{path} {described[0]}.", fix=described[1])
+            raise UnsupportedDataError(f"{path} {described[0]}.", fix=described[1])
         files = [p for p in list_entries(path) if kind.fits(p)]
         speech = "; or, for speech recognition, write transcripts.tsv: file, tab, transcript" * (kind is AUDIO)
-        raise DataError(
+        raise FolderLayoutError(
             f"{path} holds {len(files):,} {kind.kind} file{'s' if len(files) > 1 else ''} and no class folders, "
             "so their classes are unknown.",
             fix=f"Put them into one folder for each class, as in {path / 'cats' / files[0].name}{speech}"

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ..core.errors import SettingError
+from ..core.errors import IncompatibleSettingError, MissingSettingError, ResumeError
 from ..data.dataset_base import IN_MEMORY
 from ..runs.run import Run
 from ..runs.train import train_model
@@ -69,7 +69,7 @@ def reject_python_objects(run: Run, what: str, as_in: str) -> None:
     about = run.about
     for in_python, part in ((about.get("own"), "model"), (about["data"]["source"] == IN_MEMORY, "data")):
         if in_python:
-            raise SettingError(f"The {part} of {run.folder} was passed in Python: {what} in Python, e.g. {as_in}.")
+            raise ResumeError(f"The {part} of {run.folder} was passed in Python: {what} in Python, e.g. {as_in}.")
 
 
 PRUNE_SETTINGS = ("sparsity", "prune_channels")
@@ -97,12 +97,12 @@ def prune(run: Run, out: str | Path, settings: Mapping[str, Any]) -> Run:
         not any(float(settings.get(key, 0)) for key in PRUNE_SETTINGS)
         and settings.get("prune_pattern", "none") == "none"
     ):
-        raise SettingError(
+        raise MissingSettingError(
             "Missing amount of pruning: sparsity=0.8 sets 80 % of the weights to 0, prune_pattern=2:4 two of every "
             "four, and prune_channels=0.5 removes half of the channels, which makes the network smaller and faster."
         )
     if "weights" in settings:
-        raise SettingError(f"Invalid weights: the weights of {run.folder} are pruned. Leave it out.")
+        raise IncompatibleSettingError(f"Invalid weights: the weights of {run.folder} are pruned. Leave it out.")
     reject_python_objects(run, "prune it", "train(model, data, sparsity=0.8)")
     return finetune(run, out, {"epochs": max(1, round(run.about["epochs_done"] / 2))}, settings)
 

@@ -83,7 +83,8 @@ class ResizeNormalize(nn.Module):
         h, w = (torch.ones_like(x, dtype=torch.float64).sum() for x in (rows_in, columns_in))  # sizes as tensors
         zero = torch.zeros_like(h)
         if self.fit == "pad":
-            scale = torch.minimum(self.box[0] / h, self.box[1] / w)
+            # A number divided by a tensor is computed as a product with 1/tensor, whose last digit can differ.
+            scale = torch.minimum((zero + self.box[0]) / h, (zero + self.box[1]) / w)
             drawn_h, drawn_w = ((side * scale).round().clamp(min=1) for side in (h, w))
             top, left = ((whole - drawn) // 2 for whole, drawn in ((rows, drawn_h), (columns, drawn_w)))
             down, seen_rows = _resample_weights(rows_in, h, zero, h, rows, drawn_h, top)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..checkpoints.saving import save_model
 from ..core.config import build, pick
-from ..core.errors import DataError, SettingError
+from ..core.errors import DataError, IncompatibleSettingError, MissingFileError, SettingError
 from ..core.files import write_json
 from ..data.dataset_base import DataSet
 from ..data.settings import DataSettings
@@ -116,7 +116,7 @@ def _load_data(run: Run, method: str) -> DataSet | None:
         return run.data()
     except DataError as error:
         if method == "static":
-            raise DataError(
+            raise MissingFileError(
                 f"method=static observes ranges on the training split of {run.folder}, which is not available: {error}",
                 fix="Restore it, or use method=weight-only, which needs no data.",
             ) from error
@@ -179,13 +179,13 @@ def validate_quantization_method(model: nn.Module, name: str, method: str, bits:
     The message names one that does.
     """
     if (scheme := quantization_scheme(model)) is not None:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"{name} is already quantized ({scheme['method']}, {scheme['bits']} bits): "
             "quantize the run that it was quantized from."
         )
     layers = layers_for(model, "static")
     if not layers:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"{name} has no weights that can be quantized: it has no linear, convolutional or recurrent layer, and no "
             "embedding."
         )
@@ -193,7 +193,7 @@ def validate_quantization_method(model: nn.Module, name: str, method: str, bits:
         raise SettingError(f"{name} has weights that are not float32: train with precision=float32 to quantize them.")
     if method in HALF_DTYPES:
         if bits < 8:
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"Invalid bits={bits} with method={method}, which has 16 bits: leave bits out, or use "
                 "method=weight-only."
             )

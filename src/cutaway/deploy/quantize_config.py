@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..core.config import HALVES, setting
-from ..core.errors import SettingError
+from ..core.errors import IncompatibleSettingError, SettingError
 
 METHODS = ("static", "dynamic", "weight-only", *HALVES)
 BITS = (8, 4)
@@ -36,6 +36,6 @@ class QuantizeSettings:
 
     def __post_init__(self) -> None:
         if self.qat and self.method in HALVES:
-            raise SettingError(f"Invalid qat={self.qat}: only for integer methods. Leave it out.")
+            raise IncompatibleSettingError(f"Invalid qat={self.qat}: only for integer methods. Leave it out.")
         if self.bits not in BITS:
             raise SettingError(f"Invalid bits={self.bits}: must be 8, or 4 with method=weight-only.")

@@ -17,7 +17,7 @@ import polars as pl
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import FileError, Problem, SettingError
+from ..core.errors import FileError, IncompatibleSettingError, Problem, UnsafeFileError
 from ..core.files import EXPORTED, require_regular_file
 from ..core.schema import validate_document
 from ..core.spec import Spelled, Transcript
@@ -53,7 +53,7 @@ class ExportedRun(Run):
         """Open the file. Raises FileError if it was not exported by Cutaway or was changed."""
         self.folder, self.module = Path(path), None
         if self.folder.suffix == ".pt2":
-            raise FileError(
+            raise UnsafeFileError(
                 f"{path} is not opened: torch.export.load unpickles the file, and a pickle can "
                 "run any code. Open it with torch if you trust it, or export the run to .onnx."
             )
@@ -84,7 +84,7 @@ class ExportedRun(Run):
     def evaluate(self, source: Any = None, *, attack: str | None = None, **asked: Any) -> dict[str, Metric]:
         """Evaluate as a run does. Raises SettingError for an attack."""
         if attack is not None:
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"Invalid attack={attack}: needs gradients, which an export does not have. Evaluate the run that it "
                 "was exported from."
             )

@@ -54,7 +54,7 @@ from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
 
 from ..checkpoints.saving import open_safetensors, open_verified, tensor_metadata, write_tensors
-from ..core.errors import CutawayError, FileError
+from ..core.errors import CutawayError, FileError, WriteError
 from ..core.files import error_reason, make_folder, read_json, write_text
 from ..core.schema import Between, validate_document
 from .group import COLLECTIVE_TIMEOUT
@@ -345,7 +345,7 @@ def _raise_first_failure() -> Iterator[None]:
 
 
 def _write_error(path: Path, error: OSError) -> FileError:
-    return FileError(
+    return WriteError(
         f"{path} could not be written: {error_reason(error)}. The checkpoint before it is untouched. Free some space,"
         " or check the permissions, and resume the run."
     )

@@ -16,7 +16,7 @@ from torch.distributed._composable.replicate_with_fsdp import replicate
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
-from ..core.errors import SettingError
+from ..core.errors import DeviceError
 from .ddp import LossModule
 from .launch import local_world_size
 from .tensor_parallel import TENSOR
@@ -76,7 +76,7 @@ def shard(model: nn.Module, mesh: DeviceMesh, blocks: list[nn.Module], dtype: to
         SettingError: If PyTorch is too old.
     """
     if not hasattr(FSDPModule, "set_reduce_scatter_unused_params"):
-        raise SettingError(
+        raise DeviceError(
             f"Sharded weights need PyTorch 2.13 or later, and this is {torch.__version__}: update it, "
             "or use parallel=ddp without tensor_parallel."
         )

@@ -140,7 +140,9 @@ def write_failure(folder: Path, error: CutawayError) -> None:
     """Write the error for the process that started this one, unless it is silent."""
     if not error.silent:
         write_message(
-            folder, f"failed-{rank()}.json", json.dumps({"lost": isinstance(error, LostProcess), "said": str(error)})
+            folder,
+            f"failed-{rank()}.json",
+            json.dumps({"lost": isinstance(error, LostProcess), "said": str(error), "code": error.code}),
         )
 
 
@@ -150,7 +152,7 @@ def _raise(folder: Path, processes: int, error: BaseException) -> None:
         raise LaunchInterrupted((folder / STOPPED).read_text()) from None
     found = [json.loads(path.read_text()) for path in sorted(folder.glob("failed-*.json"))]
     for one in sorted(found, key=lambda one: bool(one["lost"])):
-        raise (LostProcess if one["lost"] else TrainingError)(one["said"]) from None
+        raise (LostProcess if one["lost"] else TrainingError)(one["said"], code=one["code"]) from None
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "SignalException":
         raise KeyboardInterrupt from None
     raise LostProcess(

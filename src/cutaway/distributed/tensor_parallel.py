@@ -31,7 +31,7 @@ from torch.distributed.tensor import distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 from torch.distributed.tensor.placement_types import _StridedShard
 
-from ..core.errors import SettingError
+from ..core.errors import IncompatibleSettingError, SettingError
 from ..nn.attention import MultiHeadAttention
 from ..nn.position import RelativeBias
 from ..nn.transformer import MLP
@@ -291,19 +291,19 @@ def reject_for_tensor_parallel(model: nn.Module, name: str, count: int) -> None:
     asked = f"tensor_parallel={count}"
     modules = {key: module for key, module in model.named_modules() if _parallel_styles(module)}
     if not any(isinstance(module, MultiHeadAttention) for module in modules.values()):
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"Invalid {asked}: {name} has no attention or MLPs that it can split. Leave it out, or use parallel=fsdp."
         )
     for key, module in modules.items():
         for layer, held in module.named_children():
             if layer in _parallel_styles(module) and type(held) not in (nn.Linear, nn.Embedding):
-                raise SettingError(
+                raise IncompatibleSettingError(
                     f"Invalid {asked}: only plain linear layers can be split, and {key}.{layer} of {name} is a "
                     f"{type(held).__name__}. Leave it out."
                 )
         if isinstance(module, MultiHeadAttention):
             if module.kv_heads != module.heads:
-                raise SettingError(
+                raise IncompatibleSettingError(
                     f"Invalid {asked}: grouped-query attention is not supported, and {key} of {name} has "
                     f"{module.kv_heads} key heads for {module.heads} query heads. Leave it out, or use parallel=fsdp."
                 )

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ..core.errors import FileError, SettingError, printable
+from ..core.errors import AlreadyExistsError, FileError, NotARunError, ResumeError, printable
 from ..core.files import exists, is_temp_file, read_json, reject_address
 from ..core.log import log
 from ..core.version import __version__
@@ -57,7 +57,7 @@ def create_experiment_folder(
     there = {entry.name for entry in folder.iterdir() if not is_temp_file(entry)}
     # A kill before the document was written leaves the lock.
     if not (folder / document).is_file() and there - {LOCK, *others}:
-        raise FileError(
+        raise AlreadyExistsError(
             f"{folder} exists already, is no {NOUNS[command]}, and nothing in it is overwritten. Give another --out."
         )
     return folder
@@ -71,7 +71,7 @@ def read_experiment(folder: str | Path, command: str, document: str, keys: Itera
     path, what = Path(folder) / document, NOUNS[command]
     if not path.is_file():
         reject_address(folder)
-        raise FileError(
+        raise NotARunError(
             f"{folder} is no {what}: it has no {document}. `cutaway {command}` makes them, and takes such a folder "
             f"with `cutaway {command} --resume`."
         )
@@ -84,7 +84,7 @@ def read_experiment(folder: str | Path, command: str, document: str, keys: Itera
 def reject_other_out(folder: Path, out: str | Path | None) -> None:
     """Raise SettingError if another folder than the resumed one is given."""
     if out is not None and Path(out).resolve() != folder.resolve():
-        raise SettingError(f"--resume continues in {folder}: leave --out out.")
+        raise ResumeError(f"--resume continues in {folder}: leave --out out.")
 
 
 def absolute_location(source: str) -> str:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ..checkpoints.deferred_init import copy_to_meta
 from ..core.config import build, field_names, pick, unknown_setting
-from ..core.errors import DataError, ModelError, SettingError
+from ..core.errors import DataError, IncompatibleSettingError, ModelError, SettingError
 from ..core.memory_budget import format_bytes
 from ..data.findings import REPAIR
 from ..data.images.dataset import find_damaged
@@ -202,7 +202,7 @@ def _plan_on_gpu(
     """Estimate memory, time and cost on GPUs that this machine does not have. Nothing is run on them."""
     precision = str(given.get("precision", "auto"))
     if precision in ("float32", "float64") and asked.peak is None:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"precision={precision}: only the bfloat16 peak of {gpu.name} is known. Set peak=TFLOP/s for that "
             "precision, or leave precision out."
         )
@@ -278,9 +278,11 @@ class CostModel:
         reject_small_batches(ready.settings, examples, devices, shared.tensor_parallel, called)
         parts = find_blocks(ready.model)
         if shared.recompute != "none" and not parts:
-            raise SettingError(f"Invalid recompute: {ready.preset.name} has no blocks. Leave it out.")
+            raise IncompatibleSettingError(f"Invalid recompute: {ready.preset.name} has no blocks. Leave it out.")
         if shared.tensor_parallel > 1 and not any(map(is_block, parts)):
-            raise SettingError(f"Invalid tensor_parallel: {ready.preset.name} is not a Transformer. Leave it out.")
+            raise IncompatibleSettingError(
+                f"Invalid tensor_parallel: {ready.preset.name} is not a Transformer. Leave it out."
+            )
         self.weights = weight_layout(
             ready.model, parts, ready.place.dtype, ready.place.autocast_dtype, bool(ready.settings.ema)
         )
@@ -397,7 +399,7 @@ def possible_strategies(
     """
     if whole_for is not None and shared.in_parts:
         asked = "tensor_parallel" if shared.tensor_parallel > 1 else f"parallel={shared.parallel}"
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"Invalid {asked}: not supported with {whole_for}, which needs unsharded weights. Leave one of them out."
         )
     parts = whole_for is None
@@ -411,7 +413,7 @@ def possible_strategies(
         return there
     if shared.parallel not in there:
         several = "several machines" if shared.parallel == "hsdp" else "several devices"
-        raise SettingError(f"Invalid parallel={shared.parallel}: needs {several}. Leave it out.")
+        raise IncompatibleSettingError(f"Invalid parallel={shared.parallel}: needs {several}. Leave it out.")
     return (shared.parallel,)
 
 
@@ -532,9 +534,9 @@ def dry_runs(
     """
     of_several = [name for name in strategies if name != "one"]
     if not of_several:
-        raise SettingError("Invalid dry_run=true: needs several devices, e.g. gpus=8.")
+        raise IncompatibleSettingError("Invalid dry_run=true: needs several devices, e.g. gpus=8.")
     if ready.settings.objective not in DISTRIBUTED_OBJECTIVES:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"Invalid dry_run=true: objective={ready.settings.objective} does not support several processes. Leave "
             "dry_run out."
         )

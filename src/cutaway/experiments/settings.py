@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..core.config import setting
-from ..core.errors import SettingError, UnknownName
+from ..core.errors import IncompatibleSettingError, SettingError, UnknownName
 from ..core.extras import require
 from ..training.config import TrainSettings
 
@@ -91,14 +91,18 @@ def reject_invalid_hardware(settings: PlanSettings, typed: Mapping[str, object],
     """Raise SettingError for GPU settings without a GPU, and for numbers that do not divide."""
     idle = [key for key in GPU_SETTINGS if key in typed]
     if settings.gpu is None and idle:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"Invalid {idle[0]}={typed[idle[0]]}: needs a kind of GPU, e.g. gpu=h100. Without gpu= the "
             "plan is for this machine; processes=N plans several processes on it."
         )
     if settings.gpu is None and shared.tensor_parallel > 1:
-        raise SettingError(f"Invalid tensor_parallel={shared.tensor_parallel}: needs a kind of GPU, e.g. gpu=h100.")
+        raise IncompatibleSettingError(
+            f"Invalid tensor_parallel={shared.tensor_parallel}: needs a kind of GPU, e.g. gpu=h100."
+        )
     if settings.gpu is not None and shared.processes > 1:
-        raise SettingError(f"Invalid processes={shared.processes}: only for this machine. For GPUs set gpus=N.")
+        raise IncompatibleSettingError(
+            f"Invalid processes={shared.processes}: only for this machine. For GPUs set gpus=N."
+        )
     gpus, node = settings.gpus, min(settings.gpus, settings.gpus_per_node)
     if gpus % node:
         raise SettingError(
@@ -170,14 +174,14 @@ def reject_unused_search_settings(settings: SearchSettings, typed: dict[str, obj
     """Raise SettingError for a setting that the sampler does not use or support."""
     for key, samplers in SAMPLER_SETTINGS.items():
         if key in typed and settings.sampler not in samplers:
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"Invalid {key}={typed[key]}: only for sampler={' or '.join(samplers)}, and sampler is "
                 f"{settings.sampler}. Leave it out."
             )
     if settings.sampler in UNPRUNED and "pruner" in typed and settings.pruner != "none":
         two = settings.sampler == "nsga2"
         why = "the two metrics of sampler=nsga2" if two else "sampler=reinforce, which needs each trial's final metric"
-        raise SettingError(f"Invalid pruner={settings.pruner}: not supported with {why}. Leave it out.")
+        raise IncompatibleSettingError(f"Invalid pruner={settings.pruner}: not supported with {why}. Leave it out.")
 
 
 def require_optuna() -> None:

@@ -17,7 +17,7 @@ import torch
 from PIL import Image as Pillow
 from torch import Tensor, nn
 
-from ..core.errors import SettingError, closest_names, join
+from ..core.errors import IncompatibleSettingError, SettingError, closest_names, join
 from ..core.spec import GeneratedImage, ImageSpec, ImageTokens, Noise
 from ..data.images.tokens import TokenPreprocessing
 from ..models.base import SupportsImageGeneration
@@ -58,7 +58,7 @@ def resolve_settings(
         how = "samples images pixel by pixel" if isinstance(target, ImageTokens) else "decodes images in one step"
         for name, value in given.items():
             if value is not None:
-                raise SettingError(
+                raise IncompatibleSettingError(
                     f"Invalid {name}={value:g}: only for diffusion models; this model {how}. Leave it out."
                 )
         return DiffusionSettings(1, None, 0.0)
@@ -66,7 +66,7 @@ def resolve_settings(
     if steps is not None and not 1 <= steps <= total:
         raise SettingError(f"Invalid steps={steps}: must be 1 to {total:,}, the timesteps of this model.")
     if guidance is not None and not target.names:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"Invalid guidance={guidance:g}: only for class-conditional models. Leave it "
             "out, or train on a folder of class folders."
         )
@@ -88,7 +88,7 @@ def classes_for(spec: ImageSpec, count: int, name: str | None) -> Tensor | None:
     if not isinstance(target, Noise | ImageTokens) or not target.names:
         if name is not None:
             why = "is not class-conditional" if target.names else "is trained without classes"
-            raise SettingError(f"Invalid class={name}: this model {why}. Leave it out.")
+            raise IncompatibleSettingError(f"Invalid class={name}: this model {why}. Leave it out.")
         return None
     if name is None:
         return torch.arange(count) % len(target.names)

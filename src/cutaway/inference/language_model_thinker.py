@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from ..core.errors import ModelError, SettingError
+from ..core.errors import IncompatibleSettingError, ModelError
 from ..data.text.puzzles import END, PuzzlePreprocessing, SearchablePuzzle, Verdict
 from ..models.base import SupportsKVCache
 from ..nn.kv_cache import Cache, Path, TreeCache, gather_paths
@@ -133,7 +133,7 @@ class LanguageThinker:
         """
         kind = self.kind
         if not isinstance(kind, SearchablePuzzle):
-            raise SettingError(f"{kind.name} has no intermediate steps to value.")
+            raise IncompatibleSettingError(f"{kind.name} has no intermediate steps to value.")
         asked = [thought for thought in thoughts if not thought.held.full]
         if not asked:
             return [0.0] * len(thoughts)

@@ -30,7 +30,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..checkpoints.match_config import get_origin
-from ..core.errors import DataError, ModelError, SettingError, check_value
+from ..core.errors import DataError, InputShapeError, SettingError, check_value
 from ..data.text.corpus_transforms import RunningPreprocessing
 from ..models.base import SupportsKVCache, SupportsState
 from ..nn.decode_fast_path import DecodeFastPath
@@ -166,7 +166,7 @@ def stream(
     _reject_unknown(model, prompts)
     context, longest = context_length(model), max(map(len, prompts))
     if context is not None and longest > context and not window:
-        raise ModelError(
+        raise InputShapeError(
             f"The prompt has {longest:,} tokens, and the context of this model is {context:,}: shorten it, or "
             f"use a sliding window (window=True; `cutaway generate --window`) over the last {context:,} tokens."
         )
@@ -379,13 +379,13 @@ def _last(outputs: Tensor, mask: Tensor) -> Tensor:
 def _prompts(prompt: Tensor, mask: Tensor | None) -> list[Tensor]:
     """Return the real tokens of each prompt. Raises ModelError for an empty one."""
     if prompt.ndim != 2 or not prompt.numel():
-        raise ModelError(f"Invalid prompt of shape {tuple(prompt.shape)}: must be (N, T) with at least one token.")
+        raise InputShapeError(f"Invalid prompt of shape {tuple(prompt.shape)}: must be (N, T) with at least one token.")
     if mask is None:
         return list(prompt)
     real = normalize_padding_mask(mask, prompt.shape)
     assert real is not None
     if not bool(real.any(1).all()):
-        raise ModelError("Invalid mask: each prompt must have at least one token.")
+        raise InputShapeError("Invalid mask: each prompt must have at least one token.")
     return [row[some] for row, some in zip(prompt, real)]
 
 
@@ -397,7 +397,7 @@ def _reject_unknown(model: nn.Module, prompts: list[Tensor]) -> None:
     for row in prompts:
         bad = row[(row < 0) | (row >= size)]
         if len(bad):
-            raise ModelError(
+            raise InputShapeError(
                 f"Invalid token id {int(bad[0])} in the prompt: must be from 0 to "
                 f"{size - 1:,}. Encode the prompt with the tokenizer of the model."
             )

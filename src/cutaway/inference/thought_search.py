@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..core.errors import SettingError, check_value
+from ..core.errors import IncompatibleSettingError, SettingError, check_value
 
 METHODS = ("greedy", "sample", "consistency", "likelihood", "verifier", "tree", "depth-first")
 CHAINS = METHODS[:5]
@@ -233,7 +233,7 @@ def _choose_chain(
         best = max((t for t in finished if thinker.finish(t) == most), key=Thought.likelihood)
     if method == "verifier":
         if verify is None:
-            raise SettingError("method=verifier needs a function that checks a chain: pass `verify`.")
+            raise IncompatibleSettingError("method=verifier needs a function that checks a chain: pass `verify`.")
         best = next((t for t in finished if verify(t)), best)
     for thought in chains:
         thought.kept = thought is best

@@ -38,7 +38,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, SettingError, UnknownName, check_value
+from ..core.errors import InputShapeError, ModelError, SettingError, UnknownName, check_value
 from ..models.base import as_output_tuple
 from ..nn.graphs import MessagePassing
 from ..nn.modules import eval_mode
@@ -202,7 +202,7 @@ def _fitted(given: Tensor, x: Tensor, module: str, what: str) -> Tensor:
     try:
         return given.expand(x.shape)
     except RuntimeError:
-        raise ModelError(
+        raise InputShapeError(
             f"Invalid shape {tuple(given.shape)} of {what}: must fit the activation of {module}, {tuple(x.shape)}."
         ) from None
 
@@ -447,4 +447,4 @@ def _numbers(model: nn.Module, inputs: tuple[Tensor, ...], name: str, module: nn
     if by == ("channel" if maps else "unit"):
         return range(shape[1 if maps else -1])
     has = "channels and positions" if maps else "units and positions" if len(shape) == 3 else "units"
-    raise ModelError(f"Invalid by={by!r}: the output of {name}, {tuple(shape)}, has {has}.")
+    raise InputShapeError(f"Invalid by={by!r}: the output of {name}, {tuple(shape)}, has {has}.")

@@ -54,7 +54,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from ..core.errors import ModelError, SettingError, UnknownName, check_value
+from ..core.errors import IncompatibleSettingError, ModelError, SettingError, UnknownName, check_value
 from ..nn.attention import AnyRecord, Attention, AttentionRecord, StepRecord
 from ..nn.graphs import CSRPattern, MessagePassing
 from ..nn.recurrent import reject_projections, to_state_tuple
@@ -166,7 +166,9 @@ class Site:
         for source, target in pairs_in(self.edge):
             same = (pattern.pairs[0] == source) & (pattern.pairs[1] == target)
             if not bool(same.any()):
-                raise SettingError(f"Invalid edge={(source, target)}: the graph has no edge from {source} to {target}.")
+                raise IncompatibleSettingError(
+                    f"Invalid edge={(source, target)}: the graph has no edge from {source} to {target}."
+                )
             found |= same
         return found
 
@@ -186,7 +188,7 @@ class Site:
         if maps and x.ndim == 4:
             return self._all(chosen, x) & self._in_map(x)
         if x.ndim != 3:
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"Invalid position={self.position}: the output of {self.name}, {tuple(x.shape)}, has no positions."
             )
         return self._all([*chosen, (2 if maps else 1, "position", self.position)], x)

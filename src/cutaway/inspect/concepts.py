@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import DataError, ModelError, UnknownName
+from ..core.errors import InputShapeError, ModelError, NotEnoughDataError, UnknownName
 from .attribution.explained_output import Entry, build_entry, explained_outputs, input_kind, sum_pixels
 from .attribution.result import isolated
 
@@ -143,7 +143,7 @@ def _reject(given: tuple[Tensor, ...], those: tuple[Tensor, ...], pool: tuple[Te
         raise ModelError("A concept needs several independent examples, and the nodes of a graph are not independent.")
     for count, what in ((len(those[0]), "the concept"), (len(pool[0]), "the data, to compare them with")):
         if count < LEAST:
-            raise DataError(f"A concept needs at least {LEAST} examples of {what}; there are {count}.")
+            raise NotEnoughDataError(f"A concept needs at least {LEAST} examples of {what}; there are {count}.")
 
 
 def _tuple(inputs: Inputs) -> tuple[Tensor, ...]:
@@ -253,7 +253,7 @@ def _flat(x: Tensor, examples: int, over: Any) -> Tensor:
     """
     x = x.detach()
     if len(x) != examples:
-        raise ModelError("The output of this layer has no batch dimension: choose another layer.")
+        raise InputShapeError("The output of this layer has no batch dimension: choose another layer.")
     if x.ndim == 3:
         flat: Tensor = over(x, 1)  # (n, d)
     elif x.ndim > 3 and x[0].numel() > FLAT:

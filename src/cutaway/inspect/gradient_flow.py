@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from ..core.errors import ModelError, SettingError, check_value
+from ..core.errors import InputShapeError, ModelError, SettingError, check_value
 from ..models.base import as_output_tuple
 from .ablation import Inputs, as_tuple
 from .example_inputs import first_tensor, output_carriers, reject_compiled
@@ -95,7 +95,7 @@ def flow(
     with _buffers_restored(model), torch.enable_grad(), watch.hooked():
         value = _compute_loss(model, inputs, loss)
         if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
-            raise ModelError(
+            raise InputShapeError(
                 "Invalid loss: must be a scalar that depends on trainable weights. Pass a "
                 "function that runs the model and reduces its outputs to a scalar."
             )

@@ -34,7 +34,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import ModelError
+from ..core.errors import InputShapeError
 from ..core.spec import ImageSpec
 from .base import BaseModel, validate_image_size
 from .card import Card, Divergence, Published, Result
@@ -153,7 +153,7 @@ class Airbench(BaseModel):
         Raises ModelError if the images have other channels or are too small.
         """
         if images.ndim != 4 or images.shape[1] != self.config.in_channels:
-            raise ModelError(
+            raise InputShapeError(
                 f"This network was built for images (N, {self.config.in_channels}, H, W), and these are "
                 f"{tuple(images.shape)}: build it with their in_channels."
             )

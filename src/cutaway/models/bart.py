@@ -31,7 +31,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, check_value
+from ..core.errors import InputShapeError, check_value
 from ..core.spec import PairSpec
 from ..nn.attention import MultiHeadAttention
 from ..nn.kv_cache import Cache, LayerCache
@@ -216,7 +216,7 @@ class Bart(EncoderDecoder):
 
     def _reject_beyond(self, length: int) -> None:
         if length > self.config.context_length:
-            raise ModelError(
+            raise InputShapeError(
                 f"bart has learned positions for {self.config.context_length:,} tokens on either side, and these are "
                 f"{length:,}: give fewer, or a larger model.context_length in training."
             )

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError
+from ..core.errors import InputShapeError, ModelError
 from ..core.spec import (
     AudioSpec,
     Classes,
@@ -247,7 +247,7 @@ class EncoderDecoder(BaseModel):
         """
         source_mask = normalize_padding_mask(source_mask, source.shape)
         if not source.shape[1] or (source_mask is not None and not bool(source_mask.any(1).all())):
-            raise ModelError("A source without a single token cannot be read: give at least one.")
+            raise InputShapeError("A source without a single token cannot be read: give at least one.")
         cache = Cache(len(self.decoder), cross_attends=True)
         cache.source_mask = attention_mask(source_mask, causal=False, length=source.shape[1])
         read = self.encode(source, cache.source_mask)  # (N, T, dim)
@@ -343,14 +343,14 @@ class RecurrentModel(BaseModel):
         """Return the input of the first recurrent layer. Raises ModelError if x has another shape."""
         if self.embedding is not None:
             if x.ndim != 2 or x.is_floating_point():
-                raise ModelError(
+                raise InputShapeError(
                     f"This network takes token ids, whole numbers of shape (N, T), and these are "
                     f"{str(x.dtype).removeprefix('torch.')} of shape {tuple(x.shape)}."
                 )
             embedded: Tensor = self.embedding(x)
             return embedded  # (N, T, embedding_dim)
         if x.ndim != 3 or x.shape[2] != self.config.in_features:
-            raise ModelError(
+            raise InputShapeError(
                 f"This network takes sequences of shape (N, T, {self.config.in_features}), steps and the numbers at "
                 f"each, and these are {tuple(x.shape)}: build one with other in_features."
             )
@@ -413,7 +413,7 @@ class RecurrentModel(BaseModel):
             states: Tensor = self.decoder(known, state)[0]
             return states  # (N, H, hidden)
         if future is not None:
-            raise ModelError(
+            raise InputShapeError(
                 "This forecaster takes one argument, the observed steps, which are all real. It was built without "
                 "variables that are known in advance."
             )
@@ -461,7 +461,7 @@ class RecurrentModel(BaseModel):
         expected = (x.shape[0], self.config.horizon, self.config.known_future)
         if future is None or future.shape != expected:
             found = "nothing" if future is None else str(tuple(future.shape))
-            raise ModelError(
+            raise InputShapeError(
                 f"This forecaster needs the known values of the steps to forecast, of shape {expected}, as its second "
                 f"argument, and was given {found}."
             )
@@ -516,7 +516,7 @@ class GraphModel(BaseModel):
 def validate_node_features(name: str, x: Tensor, in_features: int) -> None:
     """Raise ModelError if the nodes `x` do not have `in_features` features each, (V, in_features)."""
     if x.ndim != 2 or x.shape[1] != in_features:
-        raise ModelError(
+        raise InputShapeError(
             f"This {name} takes nodes of {in_features} features, (V, {in_features}), and these are {tuple(x.shape)}: "
             "build one with other in_features."
         )
@@ -669,7 +669,7 @@ def validate_image_size(x: Tensor, least: int, name: str) -> None:
     """
     height, width = x.shape[2:]
     if min(height, width) < least:
-        raise ModelError(
+        raise InputShapeError(
             f"{name} needs images of at least {least}×{least} pixels, and these are {height}×{width}: "
             f"bring them to image_size={least} or more; `cutaway show` lists a model's settings for small images."
         )

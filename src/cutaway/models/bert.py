@@ -33,7 +33,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, check_value
+from ..core.errors import InputShapeError, check_value
 from ..core.spec import Classes, Masked, Tags, TextSpec, Value
 from ..nn.attention import MultiHeadAttention
 from ..nn.masks import attention_mask, normalize_padding_mask
@@ -225,7 +225,7 @@ class Bert(BaseModel):
         """
         mask = _without_full_mask(normalize_padding_mask(mask, tokens.shape))
         if self.config.head == "classes" and mask is not None and not _starts_with_token(mask):
-            raise ModelError(
+            raise InputShapeError(
                 "The class is predicted from the first token of a text, and a row of this mask has padding there: pad "
                 "on the right."
             )
@@ -251,12 +251,12 @@ class Bert(BaseModel):
 
     def _reject(self, length: int, types: Tensor | None) -> None:
         if length > self.config.context_length:
-            raise ModelError(
+            raise InputShapeError(
                 f"Positions are learned for {self.config.context_length:,} tokens, and these are {length:,}: give "
                 "fewer, or a larger model.context_length in training."
             )
         if types is not None and not self.config.token_types:
-            raise ModelError(
+            raise InputShapeError(
                 "This network knows no segments (token_types=0): give none, or train with model.token_types=2."
             )
 

@@ -36,7 +36,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, closest_names, shorten
+from ..core.errors import ConfigError, InputShapeError, closest_names, shorten
 from ..core.spec import ImageSpec
 from .base import BaseModel, validate_image_size
 from .card import Card, Divergence, Published
@@ -62,12 +62,12 @@ def parse_cell(arch: str) -> tuple[str, ...]:
     for op in found:
         if op not in OPERATIONS:
             close = closest_names(op, OPERATIONS, 1)
-            raise ModelError(
+            raise ConfigError(
                 f"arch has no operation {shorten(op)!r}: {f'similar is {close[0]}; ' if close else ''}"
                 f"there are {', '.join(OPERATIONS)}."
             )
     if len(found) != len(EDGES) or format_cell(found) != arch:
-        raise ModelError(f"Invalid arch={shorten(arch)}: must be a cell as in {LARGEST}.")
+        raise ConfigError(f"Invalid arch={shorten(arch)}: must be a cell as in {LARGEST}.")
     return found
 
 
@@ -197,7 +197,7 @@ class CellNet(BaseModel):
         validate_image_size(x, self.config.least_size, "cellnet")
         height, width = x.shape[2:]
         if height % 4 or width % 4:
-            raise ModelError(
+            raise InputShapeError(
                 f"cellnet halves images twice, and these are {height}×{width}: bring them to multiples of 4 pixels, "
                 f"as by image_size={4 * -(-max(height, width) // 4)}."
             )

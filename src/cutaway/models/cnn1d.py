@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import ModelError
+from ..core.errors import InputShapeError
 from ..core.spec import SeriesSpec
 from .base import BaseModel
 from .card import Card, Divergence, Published, Result
@@ -81,7 +81,7 @@ class CNN1d(BaseModel):
         """
         expected = (self.config.steps, self.config.in_features)
         if x.shape[1:] != expected:
-            raise ModelError(
+            raise InputShapeError(
                 f"This cnn1d takes series of shape {expected}, steps and variables, and these are "
                 f"{tuple(x.shape[1:])}: cut or resample them, or build one with other steps and in_features."
             )

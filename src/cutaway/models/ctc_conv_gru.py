@@ -40,7 +40,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, check_value
+from ..core.errors import InputShapeError, ModelError, check_value
 from ..core.spec import AudioSpec, Transcript
 from ..nn import recurrent
 from ..nn.losses import BLANK, SILENT
@@ -114,7 +114,7 @@ class CTCConvGRU(BaseModel):
         for frames of another size.
         """
         if x.ndim != 3 or x.shape[2] != self.config.in_features:
-            raise ModelError(
+            raise InputShapeError(
                 f"This network takes frames of shape (N, T, {self.config.in_features}), and these are "
                 f"{tuple(x.shape)}: build one with other in_features."
             )

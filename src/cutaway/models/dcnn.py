@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, check_value
+from ..core.errors import InputShapeError, check_value
 from ..core.spec import Classes, TextSpec, Value
 from ..nn.masks import is_right_padded, normalize_padding_mask
 from .base import BaseModel
@@ -152,7 +152,7 @@ class DCNN(BaseModel):
         if mask is None:
             mask = torch.ones_like(tokens, dtype=torch.bool)
         elif not torch.compiler.is_compiling() and not is_right_padded(mask):
-            raise ModelError(
+            raise InputShapeError(
                 "dcnn reads as many tokens as are real from the left, and a row of this mask has padding before a real "
                 "one: padding must stand after the last."
             )

@@ -33,7 +33,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, check_value
+from ..core.errors import InputShapeError, check_value
 from ..core.spec import ImageSpec, Noise
 from ..nn.diffusion import (
     SCHEDULES,
@@ -255,7 +255,7 @@ class DDPM(BaseModel):
         """
         step = self.config.size_step
         if x.shape[2] % step or x.shape[3] % step:
-            raise ModelError(
+            raise InputShapeError(
                 f"ddpm-unet halves images {len(self.config.widths) - 1} times, and these are "
                 f"{x.shape[2]}×{x.shape[3]}: bring them to a multiple of {step}, as image_size does."
             )

@@ -31,7 +31,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, check_value
+from ..core.errors import InputShapeError, check_value
 from ..core.spec import TextSpec
 from ..nn.attention import AttentionRecord, MultiHeadAttention
 from ..nn.kv_cache import Cache, LayerCache, position_ids_and_mask
@@ -159,7 +159,7 @@ class GPT2(CausalLanguageModel):
         """
         length, context = tokens.shape[1] if cache is None else cache.longest(tokens), self.config.context_length
         if length > context:
-            raise ModelError(
+            raise InputShapeError(
                 f"gpt2 has learned positions for {context:,} tokens, and these are {length:,}: give fewer, or a larger "
                 "model.context_length in training."
             )

@@ -32,7 +32,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, check_value
+from ..core.errors import InputShapeError, ModelError, check_value
 from ..core.spec import ImageSpec, Value
 from ..nn.activations import scaled_tanh
 from ..nn.losses import RUBBISH
@@ -211,7 +211,7 @@ class LeNet5(BaseModel):
     def features(self, x: Tensor) -> Tensor:
         """Return F6, (N, 84), which the output layer compares with the codes."""
         if x.shape[2:] != (32, 32):
-            raise ModelError(
+            raise InputShapeError(
                 f"lenet5 sees images of 32×32 pixels, and these are {x.shape[2]}×{x.shape[3]}: bring them to "
                 "image_size=32."
             )

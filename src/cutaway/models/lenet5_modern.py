@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import ModelError
+from ..core.errors import InputShapeError
 from ..core.spec import ImageSpec
 from .base import BaseModel
 from .card import Card, Divergence, Published
@@ -60,7 +60,7 @@ class LeNet5Modern(BaseModel):
         """Return the input of the head: (N, 84)."""
         size = self.config.image_size
         if x.shape[2:] != (size, size):
-            raise ModelError(
+            raise InputShapeError(
                 f"lenet5-modern is built for images of {size}×{size} pixels, and these are "
                 f"{x.shape[2]}×{x.shape[3]}: bring them to image_size={size}."
             )

@@ -21,7 +21,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, UnknownName, check_value
+from ..core.errors import ConfigError, InputShapeError, UnknownName, check_value
 from ..core.spec import ImageSpec, SeriesSpec, Spec, TableSpec
 from ..nn.activations import activation, formula
 from .base import BaseModel, Dense
@@ -50,7 +50,7 @@ class Config(ValidatedConfig):
             for name in names:
                 formula(name)
         except UnknownName as error:
-            raise ModelError(f"activation={self.activation!r} cannot be: {error}") from error
+            raise ConfigError(f"activation={self.activation!r} cannot be: {error}", code=error.code) from error
         check_value(
             len(names) in (1, len(self.hidden_dims)),
             "activation",
@@ -110,7 +110,7 @@ class MLP(BaseModel):
     def features(self, x: Tensor) -> Tensor:
         """Return the input of the head: the last hidden layer, (N, width)."""
         if self.config.norm == "batch" and self.training and len(x) == 1:
-            raise ModelError(
+            raise InputShapeError(
                 "mlp with norm=batch cannot learn from a batch of one example, which has no variance: "
                 "take a larger batch_size, or model.norm=layer."
             )

@@ -47,7 +47,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, check_value
+from ..core.errors import InputShapeError, check_value
 from ..core.spec import TextSpec
 from ..nn.attention import BilinearAttention, MultiHeadAttention
 from ..nn.kv_cache import Cache, LayerCache, position_ids_and_mask
@@ -202,7 +202,7 @@ class ParallelTransformer(CausalLanguageModel):
         """
         length, context = tokens.shape[1] if cache is None else cache.longest(tokens), self.config.context_length
         if length > context:
-            raise ModelError(
+            raise InputShapeError(
                 f"parallel-transformer was trained for {context:,} tokens, and these are {length:,}: give fewer, or a "
                 "larger model.context_length in training."
             )

@@ -31,7 +31,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, check_value
+from ..core.errors import InputShapeError, ModelError, check_value
 from ..core.spec import Classes, Horizon, SeriesSpec, Value
 from ..nn.attention import MultiHeadAttention
 from ..nn.transformer import MLP
@@ -217,7 +217,7 @@ class PatchTST(BaseModel):
         """
         expected = (self.config.steps, self.config.in_features)
         if x.shape[1:] != expected:
-            raise ModelError(
+            raise InputShapeError(
                 f"This patchtst takes series of shape {expected}, steps and variables, and these are "
                 f"{tuple(x.shape[1:])}: cut them, or build one with other steps and in_features."
             )

@@ -38,7 +38,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import ModelError
+from ..core.errors import InputShapeError, ModelError
 from ..core.spec import Classes, Value, VideoSpec
 from ..nn.masks import normalize_padding_mask, rows_not_right_padded
 from .base import BaseModel
@@ -209,7 +209,7 @@ def _frame_mask(mask: Tensor | None, x: Tensor) -> Tensor | None:
         return None
     wrong = (rows_not_right_padded(mask) | ~mask.any(1)).nonzero().flatten().tolist()
     if wrong:
-        raise ModelError(
+        raise InputShapeError(
             f"Video {wrong[0]} of the batch has padding before a real frame, or no real frame at all: padding stands "
             "after the last real frame, where a convolution over time sees zeros in any case."
         )

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from ..core.config import as_text, parse
-from ..core.errors import ModelError, SettingError, UnknownName, join, shorten
+from ..core.errors import IncompatibleSettingError, ModelError, SettingError, UnknownName, join, shorten
 from ..core.memory_budget import FRACTION, reject_too_large
 from ..core.plugins import add_plugins, reject_duplicates
 from ..core.spec import Classes, Episodes, ImageSizes, ImageSpec, NextToken, Spec, Target, Unlabelled
@@ -133,7 +133,8 @@ class Preset:
         for key in given:
             if key not in hints and self.current_name(key) in hints:
                 raise SettingError(
-                    f"{key} is now {self.current_name(key)}: `cutaway show {self.name}` says what it takes."
+                    f"{key} is now {self.current_name(key)}: `cutaway show {self.name}` says what it takes.",
+                    code="CUT-102",
                 )
             if key not in hints:
                 raise UnknownName(
@@ -174,7 +175,7 @@ class Preset:
         if spec is not None and isinstance(spec.target, Classes) and asked.get("num_classes") == 1:
             if not spec.target.accepts_one_logit:
                 count = spec.target.outputs
-                raise SettingError(
+                raise IncompatibleSettingError(
                     f"Invalid model.num_classes=1: one logit is for two classes, and the data has {count} "
                     f"({spec.target.column}). Leave it out."
                 )
@@ -209,7 +210,7 @@ class Preset:
                 beyond[key] = value
                 continue
             what = f" ({spec.target.column})" if key in OUTPUT_FIELDS else ""
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"Invalid model.{key}={shorten(as_text(value))}: the data sets {key} to {as_text(own)}{what}. Leave it "
                 "out, or give other data."
             )

@@ -39,7 +39,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, check_value
+from ..core.errors import InputShapeError, check_value
 from ..core.spec import AudioSpec, Spelled
 from ..nn.attention import MultiHeadAttention
 from ..nn.kv_cache import Cache, LayerCache
@@ -204,7 +204,7 @@ class TransformerASR(EncoderDecoder):
         Raises ModelError for frames of another size, and for padding before a real frame.
         """
         if source.ndim != 3 or source.shape[2] != self.config.in_features:
-            raise ModelError(
+            raise InputShapeError(
                 f"This network takes frames of shape (N, T, {self.config.in_features}), and these are "
                 f"{tuple(source.shape)}: build one with other in_features."
             )
@@ -228,7 +228,7 @@ class TransformerASR(EncoderDecoder):
         """
         length = target.shape[1] + (cache.length if cache is not None else 0)
         if length > self.config.context_length:
-            raise ModelError(
+            raise InputShapeError(
                 f"This network has learned positions for {self.config.context_length:,} tokens, and this transcript "
                 f"has {length:,}: give a larger model.context_length in training."
             )

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, check_value
+from ..core.errors import InputShapeError, check_value
 from ..core.spec import Classes, Horizon, SeriesSpec, Value
 from ..nn.attention import MultiHeadAttention
 from ..nn.transformer import MLP
@@ -174,7 +174,7 @@ class TransformerForecast(BaseModel):
         config = self.config
         expected = (config.steps, config.in_features)
         if x.shape[1:] != expected:
-            raise ModelError(
+            raise InputShapeError(
                 f"This transformer-forecast takes series of shape {expected}, steps and variables, and these are "
                 f"{tuple(x.shape[1:])}: cut them, or build one with other steps and in_features."
             )
@@ -195,12 +195,12 @@ class TransformerForecast(BaseModel):
         config = self.config
         if not config.known_future:
             if known is not None:
-                raise ModelError("This forecaster takes one argument: it was built for nothing known in advance.")
+                raise InputShapeError("This forecaster takes one argument: it was built for nothing known in advance.")
             return torch.cat([x, x.new_zeros(x.shape[0], config.horizon, config.in_features)], dim=1)
         expected = (x.shape[0], config.horizon, config.known_future)
         if known is None or known.shape != expected:
             found = "nothing" if known is None else str(tuple(known.shape))
-            raise ModelError(
+            raise InputShapeError(
                 f"This forecaster needs the known values of the steps to forecast, of shape {expected}, as its second "
                 f"argument, and was given {found}."
             )

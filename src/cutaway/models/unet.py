@@ -26,7 +26,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import ModelError
+from ..core.errors import InputShapeError
 from ..core.spec import ImageSpec, Mask
 from .base import BaseModel, validate_image_size
 from .card import Card, Divergence, Published, Result
@@ -127,7 +127,7 @@ class UNet(BaseModel):
         validate_image_size(x, self.config.least_size, "unet")
         step = self.config.size_step
         if x.shape[2] % step or x.shape[3] % step:
-            raise ModelError(
+            raise InputShapeError(
                 f"unet halves images {self.config.levels} times, and these are {x.shape[2]}×{x.shape[3]}: height and "
                 f"width must be multiples of {step}."
             )

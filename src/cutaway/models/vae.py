@@ -36,7 +36,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, check_value
+from ..core.errors import InputShapeError, check_value
 from ..core.spec import Image, ImageSpec
 from ..nn.losses import discretized_normal_log_prob, log_density, normal_kl
 from .base import BaseModel
@@ -151,7 +151,7 @@ class VAE(BaseModel):
         """Return μ and ln σ² of q(z | x), (N, latent_dim) each. Raises ModelError for images of another size."""
         expected = (self.config.in_channels, *self.config.sides)
         if x.shape[1:] != expected:
-            raise ModelError(
+            raise InputShapeError(
                 f"This vae takes images of shape {expected}, and these are {tuple(x.shape[1:])}: bring them to that "
                 "size, or build one with other sides."
             )

@@ -45,7 +45,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, check_value
+from ..core.errors import InputShapeError, ModelError, check_value
 from ..core.spec import Classes, Value, VideoSpec
 from ..nn.attention import MultiHeadAttention
 from ..nn.masks import normalize_padding_mask
@@ -237,13 +237,13 @@ class VideoTransformer(BaseModel):
     def _reject(self, x: Tensor) -> None:
         frames, (height, width), patch = x.shape[1], x.shape[3:], self.config.patch_size
         if frames > self.config.frames:
-            raise ModelError(
+            raise InputShapeError(
                 f"These videos have {frames} frames, and this model has learned times for {self.config.frames}: give "
                 f"it fewer frames, or build it with frames={frames}."
             )
         if not height or not width or height % patch or width % patch:
             whole = max(1, math.ceil(max(height, width) / patch)) * patch
-            raise ModelError(
+            raise InputShapeError(
                 f"video-transformer cuts frames into patches of {patch}×{patch} pixels, and these are "
                 f"{height}×{width}: bring them to a multiple, as image_size={whole}, or take a patch that divides both "
                 "sides, by model.patch_size."

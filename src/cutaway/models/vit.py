@@ -39,7 +39,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, check_value
+from ..core.errors import InputShapeError, check_value
 from ..core.spec import ImageSpec
 from ..nn.attention import MultiHeadAttention
 from ..nn.transformer import MLP
@@ -133,7 +133,7 @@ def validate_patch_size(x: Tensor, patch: int, name: str) -> None:
     height, width = x.shape[2:]
     if height % patch or width % patch:
         whole = math.ceil(max(height, width) / patch) * patch
-        raise ModelError(
+        raise InputShapeError(
             f"{name} cuts images into patches of {patch}×{patch} pixels, and these are {height}×{width}: resize them, "
             f"for example image_size={whole}, or give a model.patch_size that divides both sides."
         )

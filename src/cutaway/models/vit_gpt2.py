@@ -31,7 +31,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, check_value
+from ..core.errors import InputShapeError, check_value
 from ..core.spec import ImageSpec, Tokens
 from ..nn.attention import MultiHeadAttention
 from ..nn.kv_cache import Cache, LayerCache
@@ -230,7 +230,7 @@ class ViTGPT2(EncoderDecoder):
         del mask
         length = target.shape[1] + (cache.length if cache is not None else 0)
         if length > self.config.context_length:
-            raise ModelError(
+            raise InputShapeError(
                 f"vit-gpt2 has learned positions for {self.config.context_length:,} tokens, and this caption has "
                 f"{length:,}: give a larger model.context_length in training."
             )

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..core.errors import ModelError
+from ..core.errors import InputShapeError
 from .sparse import COOPattern, row_offsets
 from .sparse import CSRPattern as CSRPattern
 
@@ -97,7 +97,7 @@ def build_adjacency(edges: Tensor, nodes: int, loops: bool) -> CSRPattern:
 def _cached_adjacency(edges: Tensor, nodes: int, loops: bool) -> CSRPattern:
     """Build the adjacency matrix, or return that of the last call with these edges, unless they have changed."""
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype not in (torch.int64, torch.int32):
-        raise ModelError(
+        raise InputShapeError(
             f"Edges are whole numbers of shape (2, E), sources above targets, and these are {edges.dtype} of shape "
             f"{tuple(edges.shape)}."
         )
@@ -106,7 +106,7 @@ def _cached_adjacency(edges: Tensor, nodes: int, loops: bool) -> CSRPattern:
         return _coo_adjacency(sources, targets, nodes, loops)
     if edges.numel() and (int(edges.min()) < 0 or int(edges.max()) >= nodes):
         wrong = int(((edges < 0) | (edges >= nodes)).any(0).nonzero()[0])
-        raise ModelError(
+        raise InputShapeError(
             f"Edge {wrong} leads from node {int(sources[wrong])} to node {int(targets[wrong])}, and nodes are numbered "
             f"from 0 to {nodes - 1}."
         )
@@ -538,7 +538,7 @@ def edge_features_in_order(name: str, edge_attr: Tensor | None, edges: CSRPatter
     wanted = (edges.columns.shape[0], edge_features)
     if edge_features and (edge_attr is None or edge_attr.shape != wanted):
         given = "none are given" if edge_attr is None else f"these are {tuple(edge_attr.shape)}"
-        raise ModelError(
+        raise InputShapeError(
             f"This {name} takes edges of {edge_features} features, edge_attr of shape {wanted}, and {given}: build one "
             "with other edge_features."
         )

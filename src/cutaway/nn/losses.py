@@ -64,7 +64,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ..core.errors import SettingError
+from ..core.errors import IncompatibleSettingError
 
 TILE = 64  # numbers
 RUBBISH = 20.0  # j of the MAP criterion, a squared distance: the paper requires a positive constant and gives no value
@@ -461,7 +461,7 @@ def _squared_error(outputs: Tensor, target: Tensor) -> Tensor:
 
 def _reject_shares(name: str, target: Tensor) -> None:
     if target.is_floating_point():
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"loss={name} takes one class an example, and these targets are mixed of several, as mixup makes "
             "them: leave mixup out, or take loss=cross_entropy."
         )

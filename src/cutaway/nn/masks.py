@@ -15,7 +15,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..core.errors import ModelError
+from ..core.errors import InputShapeError
 
 
 def normalize_padding_mask(mask: Tensor | None, shape: torch.Size | tuple[int, ...]) -> Tensor | None:
@@ -37,16 +37,18 @@ def normalize_padding_mask(mask: Tensor | None, shape: torch.Size | tuple[int, .
     if mask is None:
         return None
     if not torch.compiler.is_compiling() and mask.shape != shape[:2]:
-        raise ModelError(
+        raise InputShapeError(
             f"A mask must have one entry for each place of these sequences, {tuple(shape[:2])}, and this one has the "
             f"shape {tuple(mask.shape)}."
         )
     if mask.dtype == torch.bool:
         return mask
     if torch.compiler.is_exporting():
-        raise ModelError("In a graph that is exported a mask must be boolean, as no value is known: give mask.bool().")
+        raise InputShapeError(
+            "In a graph that is exported a mask must be boolean, as no value is known: give mask.bool()."
+        )
     if not mask.is_meta and not bool(((mask == 0) | (mask == 1)).all()):
-        raise ModelError(
+        raise InputShapeError(
             "A mask must say of each place whether it is real, by True and False or by 1 and 0, and this one, "
             f"{str(mask.dtype).removeprefix('torch.')}, has other values: of a bias (0 and −∞) give mask == 0."
         )
@@ -140,7 +142,7 @@ def merge_masks(*masks: Tensor | None) -> Tensor | None:
         if mask.dtype == torch.bool:
             may = mask if may is None else may & mask
         elif not mask.is_floating_point():
-            raise ModelError(f"A mask of attention is boolean or a bias in floating point, not {mask.dtype}.")
+            raise InputShapeError(f"A mask of attention is boolean or a bias in floating point, not {mask.dtype}.")
         else:
             bias = mask if bias is None else bias + mask
     if bias is None or may is None:

@@ -29,7 +29,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..core.errors import ModelError, check_value
+from ..core.errors import InputShapeError, check_value
 
 
 def batch_norm(
@@ -73,7 +73,7 @@ def batch_norm(
     count = x.numel() // x.shape[1]
     if training or running_mean is None or running_var is None:
         if count <= 1 and training:
-            raise ModelError(
+            raise InputShapeError(
                 f"Batch normalization learns from more than one entry in each channel, and x is {tuple(x.shape)}: "
                 "take a larger batch, or a last batch that is not of one example."
             )

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from ..core.errors import ModelError, check_value
+from ..core.errors import InputShapeError, check_value
 from .masks import normalize_padding_mask, rows_not_right_padded
 
 State = tuple[
@@ -88,7 +88,7 @@ def sequence_lengths(mask: Tensor | None, steps: int) -> Tensor | None:
     for i, length in enumerate(lengths.tolist()):
         if length < 1:
             wrong = "has no real step" if length == 0 else "has padding before a real step"
-            raise ModelError(
+            raise InputShapeError(
                 f"Sequence {i} of the batch {wrong}: a recurrent network reads from the left, so padding must stand "
                 "behind the last real step, and at least one step must be real."
             )
@@ -455,7 +455,7 @@ def pool_states(
         return last[-directions:].transpose(0, 1).flatten(1)
     if pooling == "flat":
         if lengths is not None or states.shape[1] != steps:
-            raise ModelError(
+            raise InputShapeError(
                 f"pooling=flat has weights for each of {steps} steps, and these sequences have others: "
                 "cut or resample them, or choose pooling=last, mean or max."
             )

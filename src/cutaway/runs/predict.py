@@ -12,7 +12,16 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from ..core.errors import DataError, SettingError, check_value
+from ..core.errors import (
+    DataError,
+    DataMismatchError,
+    IncompatibleSettingError,
+    MissingFileError,
+    NotEnoughDataError,
+    SettingError,
+    UnsupportedDataError,
+    check_value,
+)
 from ..core.spec import Classes, Episodes, ImageSpec, Spec, Transcript
 from ..data.dataset_base import Batch, DataSet, Preprocessing, Split
 from ..data.folders import IMAGES, class_folders
@@ -39,11 +48,11 @@ Prediction = dict[str, str | float | None]  # one row: the columns by name, such
 def reject_beams(spec: Spec, num_beams: int | None, length_penalty: float | None) -> None:
     """Raise SettingError for settings of beam search if the run does not decode, or does not have that setting."""
     if length_penalty is not None and type(spec.target) is Transcript:
-        raise SettingError(
+        raise IncompatibleSettingError(
             "Invalid length_penalty: only for autoregressive decoding, and this run is trained with CTC. Leave it out."
         )
     if (num_beams is not None or length_penalty is not None) and not spec.target.written:
-        raise SettingError(
+        raise IncompatibleSettingError(
             "Invalid num_beams or length_penalty: only for sequence-to-sequence and captioning runs; the target of "
             f"this run is {spec.target.column} of {spec.kind} data. Leave them out."
         )
@@ -54,7 +63,7 @@ def reject_method(preprocessing: Preprocessing, method: Method | None) -> None:
     if method is None:
         return
     if not isinstance(preprocessing, PuzzlePreprocessing):
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"Invalid method={method.method}: only for problem solving; the target of this run is "
             f"{preprocessing.spec.target.column} of {preprocessing.spec.kind} data. Leave it out."
         )
@@ -63,7 +72,7 @@ def reject_method(preprocessing: Preprocessing, method: Method | None) -> None:
         return
     kind, forms = preprocessing.kind, preprocessing.forms
     if not isinstance(kind, SearchablePuzzle) or kind.tree not in forms:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"Invalid method={method.method}: needs a run that is trained to propose and value steps; this run is "
             f"trained on {kind.name} with form={','.join(forms)}. Train with form=steps,tree on countdown or game24, "
             "or use a chain method (greedy, sample, consistency, likelihood, verifier)."
@@ -111,13 +120,13 @@ def prepare_other_test_split(
     """
     spec = preprocessing.spec
     if data.spec.kind != spec.kind or type(data.spec.target) is not type(spec.target):
-        raise DataError(
+        raise DataMismatchError(
             f"{data.name} does not match the training data of this run "
             f"({about['data']['source']}, {spec.kind}, {task.name}), so the run cannot be evaluated on it."
         )
     adopted: Callable[[Split, Preprocessing], Split] | None = getattr(preprocessing, "adopted", None)
     if adopted is None:
-        raise DataError(
+        raise UnsupportedDataError(
             f"{data.name} is a named data set of {data.spec.kind} data: give a path to evaluate on other data."
         )
     return adopted(data.splits["test"], data.preprocessing)
@@ -205,7 +214,7 @@ def evaluate_episodes(
     """
     target, said = spec.target, " ".join(f"{key}={value}" for key, value in asked.items())
     if not isinstance(target, Episodes):
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"Invalid {said}: only for few-shot learning; the target of this run is {target.column} of {spec.kind} "
             "data. Leave it out."
         )
@@ -213,7 +222,9 @@ def evaluate_episodes(
         if asked.get(key, least) < least:
             raise SettingError(f"Invalid {key}={asked[key]}: must be at least {least}.")
     if target.inner_lr is None and "inner_steps" in asked:
-        raise SettingError(f"Invalid {said}: only for objective=maml, and this run uses prototypes. Leave it out.")
+        raise IncompatibleSettingError(
+            f"Invalid {said}: only for objective=maml, and this run uses prototypes. Leave it out."
+        )
     _reject_ways(target, asked.get("ways", target.ways))
     told = replace(target, **asked)  # type: ignore[arg-type]  # they are numbers
     again: Split = split.again(told)  # type: ignore[attr-defined]  # splits of episodes have it
@@ -239,15 +250,15 @@ def classify_by_support(
     target, spec = preprocessing.spec.target, preprocessing.spec
     assert isinstance(target, Episodes)
     if not isinstance(spec, ImageSpec):
-        raise DataError("Predictions are not available for runs on sinusoids: use `cutaway evaluate`.")
+        raise UnsupportedDataError("Predictions are not available for runs on sinusoids: use `cutaway evaluate`.")
     if support is None:
-        raise DataError(
+        raise NotEnoughDataError(
             "Missing support: this few-shot run needs a few examples of each new class.",
             fix="Give a folder with a folder for each class: cutaway predict RUN IMAGE --support FOLDER.",
         )
     folder = Path(support).expanduser()
     if not folder.is_dir():
-        raise DataError(
+        raise MissingFileError(
             f"There is no folder {str(support)!r}.", fix="A support is a folder with one folder of images per class."
         )
     by_class, _ = class_folders(folder, IMAGES)
@@ -316,7 +327,7 @@ def most_likely_links(model: Any, split: LinkSplit, place: DeviceContext, most: 
     """
     nodes = len(split.x)
     if nodes > MAX_NODES:
-        raise DataError(
+        raise UnsupportedDataError(
             f"Too many nodes to score all pairs: {nodes:,}; at most {MAX_NODES:,} are supported.",
             fix="Give pairs: cutaway predict RUN GRAPH PAIRS.csv, a table with a source and a target in each row.",
         )

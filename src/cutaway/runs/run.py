@@ -15,7 +15,16 @@ from torch import Tensor, nn
 
 from ..checkpoints.word_vectors import Vectors
 from ..core import spec as specs
-from ..core.errors import CutawayError, CutawayWarning, DataError, SettingError, join
+from ..core.errors import (
+    CutawayError,
+    CutawayWarning,
+    DataError,
+    IncompatibleSettingError,
+    NotEnoughDataError,
+    SettingError,
+    UnsupportedDataError,
+    join,
+)
 from ..core.spec import Context, Episodes, Links, Masked, Noise, Transcript
 from ..data.dataset_base import Split, inverse_transform
 from ..data.graphs.splits import LinkSplit
@@ -145,7 +154,9 @@ class Run(TrainedRun):
             data = self.data()
             split, tasks = data.splits.get("test") or data.splits.get("val"), data.tasks
             if split is None:
-                raise DataError("This run has no test split.", fix="Give labelled data: cutaway evaluate RUN DATA.")
+                raise NotEnoughDataError(
+                    "This run has no test split.", fix="Give labelled data: cutaway evaluate RUN DATA."
+                )
         elif not isinstance(source, str | os.PathLike):
             split = prepare_labelled(source, self.preprocessing)
             _emit_notes(split, 3)
@@ -206,14 +217,16 @@ class Run(TrainedRun):
             model = self.place.model(self.model, learns=False)
             return classify_by_support(model, self.place, self.preprocessing, sources, support)
         if support is not None:
-            raise SettingError(f"Invalid support: only for few-shot learning, and {self.folder} has fixed classes.")
+            raise IncompatibleSettingError(
+                f"Invalid support: only for few-shot learning, and {self.folder} has fixed classes."
+            )
         if isinstance(self.spec.target, Context):
             return self.vectors.rows(sources)
         if isinstance(self.spec.target, Masked) and any(GAP in str(source) for source in sources):
             assert isinstance(self.preprocessing, MaskedPreprocessing)
             return fill_masks(self.place.model(self.model, learns=False), self.place, self.preprocessing, sources)
         if isinstance(self.spec.target, Noise):
-            raise DataError(
+            raise UnsupportedDataError(
                 f"{self.about['model']} predicts noise and has no predictions for an image: `cutaway generate RUN` "
                 "generates images, and a run of vae gives the likelihood of an image."
             )
@@ -260,7 +273,7 @@ class Run(TrainedRun):
             DataError: If the run generates no sequences, or a source cannot be read.
         """
         if not isinstance(self.task, SequenceToSequence):
-            raise DataError(
+            raise UnsupportedDataError(
                 f"{self.about['model']} predicts the {self.spec.target.column} of {self.spec.kind} data and does not "
                 "translate sequences: use a sequence-to-sequence or captioning run."
             )
@@ -356,7 +369,7 @@ class Run(TrainedRun):
         """
         spec = self.spec
         if not isinstance(spec, specs.ImageSpec) or not isinstance(spec.target, specs.GeneratedImage):
-            raise DataError(
+            raise UnsupportedDataError(
                 f"{self.folder} cannot generate images: {self.about['model']} predicts the {spec.target.column} of "
                 f"{spec.kind} data. Use a run of ddpm-unet, vae or image-gpt."
             )
@@ -375,12 +388,14 @@ class Run(TrainedRun):
             )
             return levels, classes, asked
         if prompt is not None:
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"Invalid prompt={prompt!r}: only for models of image tokens that were trained on captions "
                 "(image-gpt). Leave it out."
             )
         for name, value in settings.items():
-            raise SettingError(f"Invalid {name}={value}: only for models of image tokens (image-gpt). Leave it out.")
+            raise IncompatibleSettingError(
+                f"Invalid {name}={value}: only for models of image tokens (image-gpt). Leave it out."
+            )
         return image_generation.draw(model, spec, asked, classes, count, seed, self.place.device), classes, asked
 
     def complete(
@@ -417,7 +432,7 @@ class Run(TrainedRun):
         """
         known = self.preprocessing
         if not isinstance(known, TokenPreprocessing):
-            raise DataError(
+            raise UnsupportedDataError(
                 f"{self.folder} cannot complete images: {self.about['model']} does not model image tokens. Use a run "
                 "of image-gpt."
             )
@@ -471,7 +486,7 @@ class Run(TrainedRun):
             DataError: If the run does not predict masks.
         """
         if not isinstance(self.preprocessing, MaskPreprocessing):
-            raise DataError(f"{self.folder} predicts the {self.spec.target.column}, not masks.")
+            raise UnsupportedDataError(f"{self.folder} predicts the {self.spec.target.column}, not masks.")
         return predict_masks(self._answers(sources), self.preprocessing)
 
     def pictures(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image]]:
@@ -485,7 +500,7 @@ class Run(TrainedRun):
         """
         pictured = getattr(self.preprocessing, "pictured", None)
         if pictured is None:
-            raise DataError(f"{self.folder} predicts the {self.spec.target.column}, not boxes or masks.")
+            raise UnsupportedDataError(f"{self.folder} predicts the {self.spec.target.column}, not boxes or masks.")
         return ((name, pictured(image, said)) for name, image, said in self._answers(sources))
 
     def _answers(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image, Tensor]]:
@@ -498,7 +513,9 @@ class Run(TrainedRun):
         """Return the word vectors that the run learned. Raises DataError if it learned none."""
         embedding, tokenizer = getattr(self.model, "embedding", None), getattr(self.preprocessing, "tokenizer", None)
         if not isinstance(embedding, nn.Embedding) or tokenizer is None:
-            raise DataError(f"{self.folder} is a run of {self.about['model']}, which has no vectors of words.")
+            raise UnsupportedDataError(
+                f"{self.folder} is a run of {self.about['model']}, which has no vectors of words."
+            )
         return Vectors.from_embedding(embedding, tokenizer.tokens)
 
     def _named_graph(self, sources: Sequence[Any]) -> LinkSplit | None:
@@ -539,7 +556,7 @@ class Run(TrainedRun):
         )
         if isinstance(task, Contrastive) and not task.remembers:
             if len(task.target.names) < 2:
-                raise DataError(
+                raise UnsupportedDataError(
                     f"{self.folder} is trained on images without classes, so it cannot be evaluated.",
                     fix=f"Fine-tune its weights on classes: cutaway train MODEL DATA weights={self.folder}",
                 )

@@ -24,7 +24,16 @@ from ..checkpoints.deferred_init import allocate_meta_tensors
 from ..checkpoints.huggingface.lora_adapters import write_adapter
 from ..checkpoints.saving import save_model
 from ..core.config import as_text, shell_command
-from ..core.errors import FileError, LostProcess, SettingError, printable
+from ..core.errors import (
+    FileError,
+    IncompatibleSettingError,
+    LostProcess,
+    MissingSettingError,
+    ResumeError,
+    WeightsMismatchError,
+    WriteError,
+    printable,
+)
 from ..core.files import RUN, is_unmoved, write_json
 from ..core.log import log
 from ..core.spec import Unlabelled
@@ -129,18 +138,18 @@ def train_model(
         reject_beyond_machine(several)
         if resume is None:  # report invalid settings before processes are started
             if model is None or source is None:
-                raise SettingError(UNNAMED)
+                raise MissingSettingError(UNNAMED)
             asked_of = resolve_config(preset_for(model), source, given, resumed=False).training
             if asked_of.batch_size and not asked_of.batch_tokens:
                 reject_small_batches(asked_of, asked_of.batch_size, several.processes, asked_of.tensor_parallel)
         if isinstance(model, nn.Module):
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"processes={several.processes} starts processes that build the model by its name, but "
                 f"{type(model).__name__} exists only in this process: leave processes out, or start your script "
                 f"with torchrun --nproc-per-node={several.processes} SCRIPT.py."
             )
         if callbacks:
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"Invalid callbacks: processes={several.processes} starts other processes, which have no access to the "
                 "objects of this one. Leave processes out, or start your script with torchrun --nproc-per-node="
                 f"{several.processes} SCRIPT.py."
@@ -198,7 +207,7 @@ def _train_in_process(
                 given["parallel"] = "auto"
             notes = [] if given.get("threads") or not as_many else restore_threads(before)
         if model is None or source is None:
-            raise SettingError(UNNAMED)
+            raise MissingSettingError(UNNAMED)
         goes_on = earlier is not None and latest_checkpoint(earlier.folder / "checkpoints") is not None
         ready = setup_training(model, source, given, resumed=goes_on)
         if not earlier or "max_steps" in typed:
@@ -233,7 +242,7 @@ def _train_in_process(
             if not is_unmoved(folder) or not (
                 (folder / RUN).is_file() or (folder / LOCK).exists()
             ):  # they existed before
-                raise FileError(
+                raise WriteError(
                     f"{folder}, the folder of this run, was deleted or renamed while the model was trained: nothing "
                     "is left there to resume. Train again, and leave the folder where it is until training ends."
                 ) from error
@@ -289,7 +298,7 @@ def _train_in_folder(
             else:
                 trainer.resume()
                 if trainer.state.run not in ("", known):
-                    raise FileError(
+                    raise WeightsMismatchError(
                         f"{latest_checkpoint(folder / 'checkpoints')} is the checkpoint of another run, of other data "
                         "or with other settings. Resume with the run's own checkpoint, from a copy of its folder, or "
                         "start a new run."
@@ -484,18 +493,18 @@ def _input_paths(ready: TrainingSetup) -> list[str]:
 def _reject_folder(folder: Path, out: str | Path | None, overwrite: bool) -> None:
     """Raise SettingError if a resumed run is to be moved to another folder or replaced."""
     if out is not None and Path(out).resolve() != folder.resolve():
-        raise SettingError(
+        raise ResumeError(
             f"A run is resumed where it stands, in {folder}, and --out {out} names another folder: leave --out out, or "
             f"copy the run's folder to {out} and resume the copy."
         )
     if overwrite:
-        raise SettingError("--resume continues a run and --overwrite replaces one: give only one of them.")
+        raise ResumeError("--resume continues a run and --overwrite replaces one: give only one of them.")
 
 
 def _reject_other_epochs(settings: TrainSettings, data: DataSet, before: Mapping[str, Any]) -> None:
     """Raise SettingError if a run of several tasks is resumed with another number of epochs than `before`."""
     if data.tasks is not None and settings.epochs != before["settings"]["epochs"]:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"epochs={settings.epochs} cannot change in a run of tasks, each of which has "
             f"{before['settings']['epochs']}: leave it out, or start a new run."
         )
@@ -525,7 +534,7 @@ def _resume_arguments(
     A run of your own module requires that module again.
     """
     if "quantized" in about:
-        raise SettingError(
+        raise ResumeError(
             "This run is quantized and cannot be trained further: resume the original run "
             f"{about['quantized']['from']}, and quantize it again."
         )
@@ -534,18 +543,18 @@ def _resume_arguments(
     then = about["data"]["source"]
     if then == IN_MEMORY:
         if not isinstance(source, InMemorySource):
-            raise SettingError("This run's data was given in Python: give it again, as train(data=DATA, resume=RUN).")
+            raise ResumeError("This run's data was given in Python: give it again, as train(data=DATA, resume=RUN).")
         source, given_again = IN_MEMORY, source
     elif isinstance(source, InMemorySource):
-        raise SettingError(f"This run's data is {then}, which is opened automatically: leave data out.")
+        raise ResumeError(f"This run's data is {then}, which is opened automatically: leave data out.")
     else:
         given_again = data_source(about["data"])
     for what, now, before in (("model", model, about["model"]), ("data", source, then)):
         if now is not None and now != before:
-            raise SettingError(f"This run's {what} is {before}, not {now}. Leave MODEL and DATA out with --resume.")
+            raise ResumeError(f"This run's {what} is {before}, not {now}. Leave MODEL and DATA out with --resume.")
     for key in given:
         if key not in MAY_CHANGE:
-            raise SettingError(
+            raise ResumeError(
                 f"{key} cannot change when a run is resumed; these can: {', '.join(MAY_CHANGE)}. "
                 "For another setting, start a new run."
             )

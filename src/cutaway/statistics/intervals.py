@@ -75,8 +75,8 @@ class Metric:
 
     def _repr_html_(self) -> str:
         """Return the score and its interval for a notebook."""
-        sure = self.note or f"95 % interval {self.low:.4g} to {self.high:.4g}"
-        return f'<b>{self.value:.4g}</b> <span style="opacity: 0.7">{html.escape(sure)}</span>'
+        interval = self.note or f"95 % interval {self.low:.4g} to {self.high:.4g}"
+        return f'<b>{self.value:.4g}</b> <span style="opacity: 0.7">{html.escape(interval)}</span>'
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values: null for numbers that are not finite, and `note` only if there is one."""

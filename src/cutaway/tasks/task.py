@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from ..core.errors import SettingError
+from ..core.errors import IncompatibleSettingError, SettingError
 from ..core.spec import (
     Boxes,
     Classes,
@@ -211,11 +211,13 @@ def task_for(
     if loss not in kind.LOSSES:
         raise SettingError(f"Invalid loss={loss} for {kind.NOUN}: must be one of {', '.join(kind.LOSSES)}.")
     if class_weights is not None and "class_weights" not in kind.OPTIONS:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"Invalid class_weights: only for classification, and {target.column} is not a class. Leave it out."
         )
     if label_smoothing and "label_smoothing" not in kind.OPTIONS:
-        raise SettingError(f"Invalid label_smoothing: only for classes and tokens, not for {kind.NOUN}. Leave it out.")
+        raise IncompatibleSettingError(
+            f"Invalid label_smoothing: only for classes and tokens, not for {kind.NOUN}. Leave it out."
+        )
     given = {"loss": loss, "label_smoothing": label_smoothing, "class_weights": class_weights, "words": words}
     given["shape"] = getattr(spec, "shape", ())
     task: Task = kind(target, **{name: given[name] for name in kind.OPTIONS})

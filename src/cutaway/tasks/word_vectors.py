@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core.errors import DataError, Problem
+from ..core.errors import DataError, NotEnoughDataError, Problem
 from ..core.files import read_bytes
 from ..core.spec import Context
 from ..statistics.classes import correlation
@@ -169,7 +169,7 @@ def word_similarity(vectors: Vectors, path: str | Path) -> Similarity:
     if problems:
         raise DataError(f"{path} is not a list of word pairs:", problems)
     if len(pairs) < 2:
-        raise DataError(
+        raise NotEnoughDataError(
             f"Only {len(pairs)} of the {total} pairs of {path} are in the vocabulary: too few for a correlation."
         )
     places = np.array([pair[:2] for pair in pairs])

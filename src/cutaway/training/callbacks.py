@@ -57,7 +57,7 @@ import torch
 from torch import Tensor, nn
 
 from ..checkpoints.saving import read_tensors, write_tensors
-from ..core.errors import FileError, SettingError, TrainingError
+from ..core.errors import FileError, ResumeError, SettingError, TrainingError, WriteError
 from ..core.extras import is_installed, require
 from ..core.files import error_reason, is_unmoved, write_csv
 from ..core.log import log, redirect
@@ -219,7 +219,7 @@ def reject_missing(callbacks: Sequence[Callback], states: Mapping[str, Any]) -> 
     """Raise SettingError if the checkpoint holds the state of a callback that is not among the callbacks."""
     if missing := [name for name in states if name not in callback_names(callbacks)]:
         first = missing[0].partition("-")[0]
-        raise SettingError(
+        raise ResumeError(
             f"The checkpoint holds the state of the callbacks {', '.join(missing)}, which are not given. Resume in "
             f"Python with the same callbacks, as in cutaway.train(resume=RUN, callbacks=[{first}()])."
         )
@@ -720,7 +720,7 @@ class TensorBoardWriter(Callback):
             raise self._unwritten(failed) from failed
 
     def _unwritten(self, failed: OSError) -> FileError:
-        return FileError(
+        return WriteError(
             f"TensorBoard's file in {self.folder} could not be written: {error_reason(failed)}. Free some space, "
             "or leave that file out (tensorboard=false)."
         )

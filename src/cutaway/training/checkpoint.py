@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..checkpoints.saving import find_mismatches, read_tensors, write_tensors
-from ..core.errors import FileError
+from ..core.errors import FileError, NotARunError, WeightsMismatchError
 from ..core.schema import COUNT, NUMBER, dataclass_schema, from_document, replace_nonfinite, validate_document
 from ..distributed.checkpoint import INDEX, Checkpoint, SingleFileCheckpoint, complete_checkpoints, remove
 from ..distributed.tensor_parallel import gather_tensors, is_sharded, load, shard_like
@@ -152,7 +152,7 @@ def load_checkpoint(
     """
     path = latest_checkpoint(folder)
     if path is None:
-        raise FileError(f"{folder} has no checkpoint to resume from: start a new run.")
+        raise NotARunError(f"{folder} has no checkpoint to resume from: start a new run.")
     if path.is_dir() or any(map(is_sharded, model.parameters())):
         tensors, meta = _read_parts(path, model, optimizers, average, rank)
     else:
@@ -169,7 +169,7 @@ def load_checkpoint(
     except FileError:
         raise
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
-        raise FileError(f"{path} is not a checkpoint of this model and these settings: {error}") from error
+        raise WeightsMismatchError(f"{path} is not a checkpoint of this model and these settings: {error}") from error
     random = _strip_prefix(_random_prefix(rank), tensors)
     if random:
         torch.set_rng_state(random["cpu"])
@@ -213,7 +213,7 @@ def _read_parts(
 def _reject_other(path: Path, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Raise FileError if a checkpoint is of another model."""
     if problems := find_mismatches(model.state_dict(), _strip_prefix("model.", tensors)):
-        raise FileError(
+        raise WeightsMismatchError(
             f"{path} is the checkpoint of another model: {'; '.join(problems)}. Resume with the run's own checkpoint, "
             "from a copy of its folder, or start a new run."
         )

@@ -46,7 +46,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from ..core.config import as_text, shorten
-from ..core.errors import ModelError, SettingError
+from ..core.errors import IncompatibleSettingError, ModelError
 from ..core.extras import require
 from ..nn.low_precision import layers_for, stored_bits
 from ..nn.modules import Shapes, eval_mode, note_resized, tensor_shapes
@@ -86,7 +86,7 @@ class Pruning(Callback):
         """
         self.weights = [weight for weight in prunable_weights(model).values() if weight.requires_grad]
         if not self.weights:
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"sparsity={sparsity:g} prunes linear, convolutional and recurrent layers, and {type(model).__name__} "
                 "has none that learn: leave it out."
             )
@@ -130,7 +130,7 @@ class PatternPruning(Pruning):
         found = prunable_weights(model, IN_PATTERN).values()
         self.weights = [weight for weight in found if weight.requires_grad and weight.shape[1] % 4 == 0]
         if not self.weights:
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"prune_pattern={PATTERN} prunes linear layers and convolutions by four inputs at a time, and "
                 f"{type(model).__name__} has none that learns and has a multiple of four inputs: sparsity=0.5 prunes "
                 "single weights instead."
@@ -203,7 +203,7 @@ def reject_for_pruning(settings: TrainSettings, tasks: bool) -> None:
         return
     asked = f"prune_pattern={PATTERN}" if patterned else f"sparsity={settings.sparsity:g}"
     if settings.sparsity and patterned:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"sparsity={settings.sparsity:g} and {asked} do not go together: the pattern has a sparsity of its own, "
             "one half. Leave one out."
         )
@@ -211,14 +211,18 @@ def reject_for_pruning(settings: TrainSettings, tasks: bool) -> None:
     for key, why in NOT_WITH_SPARSITY.items():
         value = getattr(settings, key)
         if value and value != getattr(usual, key):
-            raise SettingError(f"{asked} and {key}={shorten(as_text(value))} do not go together: {why}. Leave one out.")
+            raise IncompatibleSettingError(
+                f"{asked} and {key}={shorten(as_text(value))} do not go together: {why}. Leave one out."
+            )
     if settings.in_parts:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"{asked} looks for the smallest of all weights, and each process would have a part of them alone with "
             "tensor_parallel and parallel=fsdp or hsdp: take parallel=ddp."
         )
     if tasks:
-        raise SettingError(f"{asked} follows one schedule over the whole training, and tasks have one each.")
+        raise IncompatibleSettingError(
+            f"{asked} follows one schedule over the whole training, and tasks have one each."
+        )
 
 
 # --- channels -----------------------------------------------------------------------------------------------------
@@ -353,7 +357,7 @@ class FakeQuantization:
         """
         layers = layers_for(model, method)
         if NEEDS[method] not in layers.values():
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"qat={method} cannot be: {type(model).__name__} has no {LAYERS[method]} that it could be for."
             )
         self.group = group
@@ -421,15 +425,19 @@ def reject_for_qat(settings: TrainSettings) -> None:
         return
     asked = f"qat={settings.qat}"
     if settings.qat_group and settings.qat != "weight-only":
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"{asked} and qat_group={settings.qat_group} do not go together: 4 bits are for qat=weight-only."
         )
     if settings.lora is not None:
-        raise SettingError(f"{asked} and lora={settings.lora} do not go together: weights that are frozen learn none.")
+        raise IncompatibleSettingError(
+            f"{asked} and lora={settings.lora} do not go together: weights that are frozen learn none."
+        )
     if settings.compile:
-        raise SettingError(f"{asked} and compile=true do not go together: weights are other ones in every step.")
+        raise IncompatibleSettingError(
+            f"{asked} and compile=true do not go together: weights are other ones in every step."
+        )
     if settings.in_parts:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"{asked} rounds each layer by its largest weights, and each process would have a part of them alone with "
             "tensor_parallel and parallel=fsdp or hsdp: take parallel=ddp."
         )

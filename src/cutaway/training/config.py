@@ -331,7 +331,7 @@ class TrainSettings:
         0, "of several processes: how often all are started again, from the last checkpoint, when one is lost", low=0
     )
 
-    OUTPUT = Topic("checkpoints, snapshots, experiment trackers: TensorBoard, W&B, MLflow")
+    OUTPUT = Topic("checkpoints, snapshots, trackers: TensorBoard, W&B, MLflow")
     save_minutes: float = setting(5.0, "minutes between checkpoints within an epoch", low=0.0)
     snapshots: int = setting(
         0, "copies of the weights to keep along the way, for looking back in time; 0 keeps none", low=0, high=10_000

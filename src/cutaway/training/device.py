@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from ..checkpoints.custom import is_adapted
 from ..core.config import shorten
-from ..core.errors import SettingError
+from ..core.errors import DeviceError, IncompatibleSettingError, SettingError
 from ..core.memory_budget import free_memory as free_on_machine
 from ..data.dataset_base import Batch, Split, TensorSplit
 from ..distributed import group, launch
@@ -190,7 +190,7 @@ def select_device(
     found = find_device(device)
     lacks = found.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
     if precision == "bfloat16" and lacks and any(isinstance(m, nn.LSTM) for m in model.modules()):
-        raise SettingError(
+        raise IncompatibleSettingError(
             "Invalid precision=bfloat16: this processor has no bfloat16, which PyTorch's LSTM needs. Leave it out."
         )
     dtype = torch.float64 if precision == "float64" else torch.float32
@@ -213,12 +213,12 @@ def _own_gpu(asked: torch.device) -> torch.device:
     """
     here, there = launch.local_world_size(), torch.cuda.device_count()
     if asked.index is not None and here > 1:
-        raise SettingError(
+        raise DeviceError(
             f"device={asked} is one GPU, and each of the {here} processes on this machine takes one of its own: leave "
             "device out."
         )
     if here > there:
-        raise SettingError(
+        raise DeviceError(
             f"{here} processes on this machine would each take a GPU, and it has {there}: start at most that many, or "
             "use device=cpu."
         )
@@ -270,7 +270,7 @@ def _validate_device(device: str) -> str:
     except (RuntimeError, AssertionError, TypeError, ValueError):  # no text, or a number of 20 digits, in run.json
         known = False
     if not known:
-        raise SettingError(
+        raise DeviceError(
             f"device={shorten(device)} is not here. Allowed are auto, cpu, cuda, cuda:N for the GPU of that number, and"
             f" mps; this machine has {', '.join(list_devices())}."
         )
@@ -286,7 +286,7 @@ def reject_without_compiler(device: torch.device) -> None:
         try:
             get_cpp_compiler()
         except (InvalidCxxCompiler, OSError) as error:
-            raise SettingError(
+            raise DeviceError(
                 "compile=true needs a C++ compiler, and none works here: install one (g++ or clang++), or name it in "
                 "the environment variable CXX; or leave compile out."
             ) from error
@@ -294,7 +294,7 @@ def reject_without_compiler(device: torch.device) -> None:
         from torch.utils._triton import has_triton
 
         if not has_triton():
-            raise SettingError(
+            raise DeviceError(
                 f"compile=true needs the package triton for {device}, and it is not here: install it, or leave compile "
                 "out."
             )

@@ -29,7 +29,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ..core.errors import SettingError
+from ..core.errors import MemoryLimitError
 from ..core.memory_budget import format_bytes, model_size
 from ..core.spec import Episodes, ImageSpec, ImageTokens, TableSpec, Tokens, Views
 from ..data.dataset_base import Batch
@@ -67,7 +67,7 @@ def reject_step_beyond_memory(ready: TrainingSetup) -> list[str]:
         f" backward pass of a batch of {examples:,}, and {format_bytes(free)} are free"
     )
     if ahead > most:
-        raise SettingError(
+        raise MemoryLimitError(
             f"{said}, of which at most {settings.memory_fraction:.0%} may be used. Use a smaller batch_size "
             "(accumulate makes up for it), shorter or smaller examples, or a smaller model; several devices share the "
             "batch, and hold the model in parts (parallel=fsdp); memory_fraction=0 trains anyway."
@@ -472,7 +472,7 @@ def reject_beyond_memory(ready: TrainingSetup) -> list[str]:
     )
     if held.total > room:
         free = f"{format_bytes(room)} of each may be taken (memory_fraction={settings.memory_fraction:g})"
-        raise SettingError(f"{said}, and {free}. {_suggest_fix(ready, strategy, room)}")
+        raise MemoryLimitError(f"{said}, and {free}. {_suggest_fix(ready, strategy, room)}")
     return [f"{said}; {format_bytes(room)} may be taken."] if held.total > MIN_REPORTED_FRACTION * room else []
 
 

@@ -43,7 +43,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adadelta, Adagrad, Adam, AdamW, Optimizer, RMSprop
 
 from ..core.config import as_text, shorten
-from ..core.errors import SettingError, closest_names
+from ..core.errors import IncompatibleSettingError, SettingError, closest_names
 from ..core.memory_budget import ModelSize
 from ..core.spec import Spec, TokenTarget
 from ..distributed.tensor_parallel import from_local, full_tensor, is_sharded, local_part, shard_like
@@ -110,7 +110,7 @@ def _has_sparse_gradients(model: nn.Module) -> bool:
 
 def _reject_for_sparse(model: nn.Module, s: TrainSettings) -> None:
     if _has_sparse_gradients(model) and (s.optimizer not in ("sgd", "adagrad") or s.weight_decay or s.grad_clip):
-        raise SettingError(
+        raise IncompatibleSettingError(
             "This model updates only the rows of its embeddings that a step uses, which needs optimizer=sgd or "
             f"adagrad, weight_decay=0 and grad_clip=0; these are {s.optimizer}, {s.weight_decay:g} and {s.grad_clip:g}."
         )
@@ -418,7 +418,7 @@ def add_lora(model: nn.Module, spec: Spec, settings: TrainSettings) -> list[str]
     """
     assert settings.lora is not None
     if not settings.weights:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"lora={settings.lora} keeps the weights as they begin, and without weights they begin at random: give "
             "weights=FILE, or leave it out."
         )
@@ -431,7 +431,9 @@ def add_lora(model: nn.Module, spec: Spec, settings: TrainSettings) -> list[str]
             f"lora_layers={shorten(as_text(settings.lora_layers))}" if settings.lora_layers else "layers of attention"
         )
         way = "give some of them as lora_layers" if linear else "leave lora out, or freeze layers instead"
-        raise SettingError(f"lora={settings.lora} finds no {asked} in {type(model).__name__}; {has}: {way}.")
+        raise IncompatibleSettingError(
+            f"lora={settings.lora} finds no {asked} in {type(model).__name__}; {has}: {way}."
+        )
     adapt(model, names, settings.lora, settings.lora_alpha)
     if not isinstance(spec.target, TokenTarget):
         for end in ends:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ..checkpoints.custom import BATCH_TENSORS, CustomPreset, adapt_module
-from ..core.errors import CutawayError, DataError, ModelError, Problem, join, shorten
+from ..core.errors import CutawayError, DataError, ModelError, NotEnoughDataError, Problem, join, shorten
 from ..core.spec import (
     Classes,
     GeneratedImage,
@@ -174,7 +174,9 @@ def drop_too_long_transcripts(model: nn.Module, data: DataSet, missing: str) -> 
         if crowded and missing == "drop":
             left = [i for i in range(len(split)) if i not in crowded]
             if not left:
-                raise DataError(f"missing=drop would leave the {name} split empty:", named, fix="Fix some of them.")
+                raise NotEnoughDataError(
+                    f"missing=drop would leave the {name} split empty:", named, fix="Fix some of them."
+                )
             assert isinstance(split, SequenceSplit), "recordings are in memory"
             data.splits[name] = split.part(torch.tensor(left))
     if named and missing != "drop":

@@ -32,7 +32,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 
 from ..checkpoints.deferred_init import DeferredInit, copy_to_meta, move_parameters_to_meta, named_tensors
 from ..core.config import build
-from ..core.errors import LostProcess, SettingError
+from ..core.errors import IncompatibleSettingError, LostProcess, MemoryLimitError, SettingError
 from ..core.files import read_json
 from ..core.memory_budget import format_bytes, free_memory
 from ..data.dataset_base import DataSet
@@ -224,7 +224,7 @@ def process_settings(given: Mapping[str, Any], known: Mapping[str, Any]) -> Trai
     settings = build(TrainSettings, {key: own[key] for key in SETTINGS if key in own})
     there = world_size()
     if is_launched() and "processes" in given and settings.processes not in (1, there):
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"processes={settings.processes}, and torchrun has started {there}: leave processes out, which torchrun "
             "decides."
         )
@@ -235,7 +235,7 @@ def reject_beyond_machine(settings: TrainSettings) -> None:
     """Raise SettingError if the requested processes would use up the memory of this machine before training starts."""
     free = free_memory() if settings.memory_fraction else None
     if free is not None and settings.processes * PROCESS_BYTES > settings.memory_fraction * free:
-        raise SettingError(
+        raise MemoryLimitError(
             f"processes={settings.processes} take about {format_bytes(settings.processes * PROCESS_BYTES)} before any"
             f" of them has a model, and {format_bytes(free)} are free, of which"
             f" memory_fraction={settings.memory_fraction:g} may be taken. One for each GPU, or for each of the"
@@ -247,7 +247,7 @@ def reject_for_processes(settings: TrainSettings, data: DataSet, model: nn.Modul
     """Raise SettingError if the model, called `name`, cannot be trained by this number of processes."""
     there = place_in_group()[1]
     if settings.processes != there:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"processes={settings.processes} are started by `cutaway train` alone, and here is one: leave it out."
         )
     if there > 1 and (settings.objective not in DISTRIBUTED_OBJECTIVES or data.tasks is not None):
@@ -256,7 +256,7 @@ def reject_for_processes(settings: TrainSettings, data: DataSet, model: nn.Modul
             if settings.objective not in DISTRIBUTED_OBJECTIVES
             else "a sequence of tasks"
         )
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"processes={there} each see a part of a batch, and {what} is learned from whole ones: leave processes out."
         )
 
@@ -302,7 +302,9 @@ def reject_parallel(settings: TrainSettings, model: nn.Module, place: DeviceCont
     """Raise SettingError for a parallel strategy that these processes or this model do not support."""
     if settings.parallel in ("ddp", "fsdp", "hsdp") and place.processes == 1:
         there = "this is one" if place.tensor == 1 else f"tensor_parallel={place.tensor} takes all that there are"
-        raise SettingError(f"parallel={settings.parallel} is for several processes, and {there}: leave it out.")
+        raise IncompatibleSettingError(
+            f"parallel={settings.parallel} is for several processes, and {there}: leave it out."
+        )
     if settings.in_parts:
         _reject_for_shards(settings, model)
     count, within = place.processes * place.tensor, local_world_size()
@@ -351,7 +353,7 @@ def _reject_for_shards(settings: TrainSettings, model: nn.Module) -> None:
         return
     cut = settings.tensor_parallel > 1
     asked = f"tensor_parallel={settings.tensor_parallel}" if cut else f"parallel={settings.parallel}"
-    raise SettingError(
+    raise IncompatibleSettingError(
         f"{asked} holds weights in parts, which {what} does not know: leave one of them out"
         f"{'' if cut else ', or take parallel=ddp'}."
     )
@@ -429,14 +431,18 @@ def reject_for_recompute(settings: TrainSettings, model: nn.Module, weighable: b
     if settings.recompute == "none":
         return
     if not find_blocks(model):
-        raise SettingError(f"{asked} computes blocks again, and {type(model).__name__} has none: leave it out.")
+        raise IncompatibleSettingError(
+            f"{asked} computes blocks again, and {type(model).__name__} has none: leave it out."
+        )
     if not weighable:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"{asked} computes a backward pass in another way than objective={settings.objective} does, which takes "
             "derivatives of derivatives: leave it out."
         )
     if settings.compile:
-        raise SettingError(f"{asked} and compile=true both decide which activations are stored: give only one of them.")
+        raise IncompatibleSettingError(
+            f"{asked} and compile=true both decide which activations are stored: give only one of them."
+        )
 
 
 def _contexts(block: nn.Module, within: Callable[[], Context], selective: bool) -> tuple[Context, Context]:

@@ -35,7 +35,7 @@ from ..checkpoints.saving import (
 )
 from ..checkpoints.torchvision import COUNTER, likely_preset, read_checkpoint, read_state_dict
 from ..core.config import as_text
-from ..core.errors import FileError
+from ..core.errors import FileError, WeightsMismatchError
 from ..core.files import open_regular, read_json, reject_address
 from ..core.memory_budget import build_on_meta
 from ..core.spec import current_kind
@@ -339,9 +339,9 @@ def _read_metadata(file: Path) -> dict[str, Any] | None:
 def _reject_other(file: Path, meta: Mapping[str, Any], preset: Preset) -> None:
     """Raise FileError if a file of Cutaway holds no model, or one of another preset."""
     if "preset" not in meta:
-        raise FileError(f"{file} is a training checkpoint of a run, not a model: give the run's folder.")
+        raise WeightsMismatchError(f"{file} is a training checkpoint of a run, not a model: give the run's folder.")
     if meta["preset"] != preset.name:
-        raise FileError(
+        raise WeightsMismatchError(
             f"{file} holds a {meta['preset']}, and this is a {preset.name}: give weights of a {preset.name}"
             f"{_backbone_hint(preset)}, or train a {meta['preset']}."
         )
@@ -401,7 +401,7 @@ def _reject_misfits(file: Path, model: nn.Module, wanted: Mapping[str, Tensor], 
         there, here = offered[misshapen[0]].shape, wanted[misshapen[0]].shape
         if there[0] == here[0] and there[2:] == here[2:]:
             _reject_other_inputs(file, layers[0], there, here)
-    raise FileError(
+    raise WeightsMismatchError(
         f"{file} does not fit the model: {'; '.join(problems)}. The head alone may differ, in its number of classes: "
         "give the model the settings (model.KEY=value) that it had, or weights of this model."
     )
@@ -409,12 +409,12 @@ def _reject_misfits(file: Path, model: nn.Module, wanted: Mapping[str, Tensor], 
 
 def _reject_other_inputs(file: Path, layer: str, there: tuple[int, ...], here: tuple[int, ...]) -> None:
     if len(here) != 4:
-        raise FileError(
+        raise WeightsMismatchError(
             f"{file} learned from {there[1]} inputs an example, and this data has {here[1]}: its layer {layer} cannot "
             "be taken. Give data with the same columns, or train without weights."
         )
     colors = {1: "color=gray", 3: "color=rgb"}
-    raise FileError(
+    raise WeightsMismatchError(
         f"{file} learned from images with in_channels={there[1]}, and these have in_channels={here[1]}: its layer "
         f"{layer} cannot be taken. Give such images{', by ' + colors[there[1]] if there[1] in colors else ''}."
     )

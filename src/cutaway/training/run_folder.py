@@ -24,7 +24,15 @@ from pathlib import Path
 from typing import Any
 
 from ..core.config import build, pick, upgrade_settings
-from ..core.errors import DataError, FileError, shorten, shorten_repr
+from ..core.errors import (
+    AlreadyExistsError,
+    FileError,
+    NotARunError,
+    PythonDataError,
+    WriteError,
+    shorten,
+    shorten_repr,
+)
 from ..core.files import (
     BOARD,
     EXPORTED,
@@ -59,6 +67,8 @@ _locks: set[int] = set()  # descriptors of this process
 class RunInUse(FileError):
     """Raised if another process, the `holder`, works on this run."""
 
+    code = "CUT-305"
+
     def __init__(self, folder: Path, holder: str) -> None:
         self.holder = holder
         super().__init__(
@@ -70,11 +80,13 @@ class RunInUse(FileError):
 class RunExists(FileError):
     """Raised if the folder for a new run holds another run."""
 
+    code = "CUT-303"
+
 
 def reject_no_run(folder: Path) -> None:
     """Raise FileError if the folder is not a run, or a run that was never completed."""
     if (folder / UNFINISHED).is_file() and not any(_is_same_file(handle, folder / LOCK) for handle in _locks):
-        raise FileError(
+        raise NotARunError(
             f"{folder} is not a complete run: the command that wrote it was stopped, or is still running. Run that "
             "command again: it starts from the beginning."
         )
@@ -83,13 +95,13 @@ def reject_no_run(folder: Path) -> None:
         return
     reject_address(folder)
     if folder.suffix in EXPORTED and folder.is_file():
-        raise FileError(
+        raise NotARunError(
             f"{folder} is a file, and this takes a run's folder. Name the run that it was exported from; cutaway "
             "predict and cutaway evaluate take an .onnx that `cutaway export` wrote."
         )
     inside = [str(found.parent) for found in sorted(folder.glob(f"*/{RUN}"))]
     named = f" These in it are: {', '.join(inside[:5])}{', …' if inside[5:] else ''}." if inside else ""
-    raise FileError(
+    raise NotARunError(
         f"{folder} is not a run: it has no run.json.{named} `cutaway train` makes runs, by default in runs/."
     )
 
@@ -131,7 +143,7 @@ def _lock(path: Path) -> int:
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise FileError(f"{path.parent} cannot be written to: {error.strerror}. Check its permissions.") from error
+            raise WriteError(f"{path.parent} cannot be written to: {error.strerror}. Check its permissions.") from error
         try:
             if fcntl is not None:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -184,18 +196,20 @@ def create_run_folder(out: str | Path | None, name: str, overwrite: bool, inputs
     if not folder.exists() or (folder.is_dir() and all(_is_lock_or_leftover(entry) for entry in folder.iterdir())):
         return make_folder(folder)
     if (folder / UNFINISHED).is_file():
-        raise FileError(
+        raise AlreadyExistsError(
             f"{folder} holds the incomplete result of another command, and nothing in it is overwritten. Give another "
             "folder, or remove this one."
         )
     if not (folder / RUN).is_file():
-        raise FileError(f"{folder} exists already, is no run, and nothing in it is overwritten. Give another folder.")
+        raise AlreadyExistsError(
+            f"{folder} exists already, is no run, and nothing in it is overwritten. Give another folder."
+        )
     if not overwrite:
         way = "" if _cannot_resume(folder) else f", or go on with the run: `cutaway train --resume {folder}`"
         raise RunExists(f"{folder} exists already and nothing in it is overwritten. Give another folder{way}.")
     for given in inputs:
         if Path(given).resolve().is_relative_to(folder.resolve()):
-            raise FileError(f"Cannot overwrite {folder}: this run reads {given}. Give another folder.")
+            raise AlreadyExistsError(f"Cannot overwrite {folder}: this run reads {given}. Give another folder.")
     return folder
 
 
@@ -241,7 +255,7 @@ def create_numbered_folder(name: str) -> Path:
     for n in range(1, 1_000_000):
         with contextlib.suppress(FileExistsError):
             return make_folder(Path("runs") / f"{name}-{n}", exist_ok=False)
-    raise FileError("runs/ is full of runs of this name: move them away, or name another folder.")
+    raise AlreadyExistsError("runs/ is full of runs of this name: move them away, or name another folder.")
 
 
 def make_folder(folder: Path, exist_ok: bool = True) -> Path:
@@ -254,7 +268,7 @@ def make_folder(folder: Path, exist_ok: bool = True) -> Path:
     except OSError as error:
         if isinstance(error, FileExistsError) and not exist_ok:
             raise
-        raise FileError(f"Cannot create {folder}: {error.strerror}. Give a folder that can be written to.") from error
+        raise WriteError(f"Cannot create {folder}: {error.strerror}. Give a folder that can be written to.") from error
     return folder
 
 
@@ -289,7 +303,7 @@ def _remove(entry: Path) -> None:
         else:
             entry.unlink(missing_ok=True)
     except OSError as error:
-        raise FileError(f"{entry} could not be removed: {error.strerror}. Check its permissions.") from error
+        raise WriteError(f"{entry} could not be removed: {error.strerror}. Check its permissions.") from error
 
 
 def _is_lock_or_leftover(entry: Path) -> bool:
@@ -462,7 +476,7 @@ def data_source(data: Mapping[str, Any]) -> str:
     `data` is that part of run.json. Raises DataError if the data was passed in Python.
     """
     if data["source"] == IN_MEMORY:
-        raise DataError("This run's data was given in Python, and is not at hand.", fix=DATA_FROM_PYTHON_FIX)
+        raise PythonDataError("This run's data was given in Python, and is not at hand.", fix=DATA_FROM_PYTHON_FIX)
     return str(data.get("path") or data["source"])
 
 

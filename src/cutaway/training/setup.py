@@ -31,7 +31,7 @@ from ..checkpoints.deferred_init import DeferredInit, NeedsMaterialization
 from ..checkpoints.hub import fetch, is_hub
 from ..checkpoints.word_vectors import Vectors, load_into_embedding
 from ..core.config import as_text, build, field_names, pick, shorten, split_model_settings, unknown_setting
-from ..core.errors import DataError, ModelError, SettingError, join
+from ..core.errors import DataError, IncompatibleSettingError, MissingSettingError, ModelError, SettingError, join
 from ..core.extras import is_installed, missing_package_text, require
 from ..core.memory_budget import build_on_meta, reject_too_large
 from ..core.spec import Boxes, Context, Episodes, GeneratedImage, Horizon, ImageSizes, ImageSpec, Transcript, Value
@@ -212,7 +212,7 @@ def _load_initial_weights(
 def _prune_channels(model: nn.Module, data: DataSet, settings: TrainSettings) -> str:
     """Prune channels of the model before training, and return a note on the remaining weights."""
     if not settings.weights:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"prune_channels={settings.prune_channels:g} takes channels out of a trained model, and without weights "
             "they are random: give weights=RUN, or leave it out."
         )
@@ -230,7 +230,7 @@ def _take_vectors(model: nn.Module, data: DataSet, path: str, seed: int) -> str:
     """
     embedding, tokenizer = getattr(model, "embedding", None), getattr(data.preprocessing, "tokenizer", None)
     if not isinstance(embedding, nn.Embedding) or tokenizer is None:
-        raise SettingError(f"vectors={shorten(path)} is for the words of text: leave it out.")
+        raise IncompatibleSettingError(f"vectors={shorten(path)} is for the words of text: leave it out.")
     with torch.no_grad():
         said = load_into_embedding(embedding, tokenizer.tokens, Vectors.load(path), torch.Generator().manual_seed(seed))
         second = getattr(model, "static_embedding", None)
@@ -278,7 +278,8 @@ def resolve_config(found: Preset, source: Any, given: Mapping[str, Any], resumed
     Raises CutawayError for errors that the user can fix.
     """
     if source is None:
-        raise DataError("Data is missing: give a path, the name of a data set, or data in Python: train(MODEL, DATA).")
+        words = "Data is missing: give a path, the name of a data set, or data in Python: train(MODEL, DATA)."
+        raise DataError(words, code=MissingSettingError.code)
     training, data = _split_groups(found, given)
     if training.threads:
         torch.set_num_threads(training.threads)
@@ -287,7 +288,7 @@ def resolve_config(found: Preset, source: Any, given: Mapping[str, Any], resumed
     kind = infer_kind(source, data, found.takes)
     weights, vectors = training.weights, training.vectors
     if weights and isinstance(found, CustomPreset):
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"weights={shorten(weights)} is for named models: {found.name} is a custom module and"
             " is trained from its current weights. Load yours into it, and leave weights out."
         )
@@ -363,9 +364,13 @@ def _required_by_model(found: Preset, kind: str, data: DataSettings) -> dict[str
     network, own = found.network, KINDS[kind].settings
     advances = issubclass(network, SupportsState)
     if "stateful" in own and data.stateful and not advances:
-        raise SettingError(f"stateful=true carries a state from step to step, and {found.name} has none: leave it out.")
+        raise IncompatibleSettingError(
+            f"stateful=true carries a state from step to step, and {found.name} has none: leave it out."
+        )
     if "edge_attr" in own and data.edge_attr and not network.edge_attr:
-        raise SettingError(f"edge_attr=true describes edges, and {found.name} takes nodes alone: leave it out.")
+        raise IncompatibleSettingError(
+            f"edge_attr=true describes edges, and {found.name} takes nodes alone: leave it out."
+        )
     wants = {"stateful": advances, "special_tokens": network.special_tokens, "joint_vocab": network.joint_vocab}
     wants["edge_attr"] = network.edge_attr
     return {key: True for key, wanted in wants.items() if wanted and key in own and getattr(data, key) is None}
@@ -386,7 +391,7 @@ def resolve_model_settings(asked: ResolvedConfig, data: DataSet) -> dict[str, An
     if tokenizer in (AUTO, *TOKENIZERS):
         which = f"the tokenizer that was fitted on {data.name}"
     way = "leave tokenizer out" if begun.tokenizer else "give theirs as tokenizer=FILE"
-    raise SettingError(
+    raise IncompatibleSettingError(
         f"weights={asked.training.weights} has vectors of {rows:,} tokens ({begun.file}), and {which} has {ids:,}: "
         f"they do not belong together. The model would take one word for another; {way}."
     )
@@ -406,12 +411,12 @@ def finalize_config(
         episodes = isinstance(data.spec.target, Episodes)  # there is no head for fixed classes
         alone = 1 if taken and taken.new and settings.epochs > 1 and not episodes else 0
     if alone and not weights:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"freeze_epochs={alone} keeps the backbone as it begins, and without weights it begins at random: "
             "give weights=FILE, or leave it out."
         )
     if alone > settings.epochs:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"freeze_epochs={alone} are of the epochs={settings.epochs} of the whole training: give more of those."
         )
     if not any(p.requires_grad for p in network.parameters()):
@@ -422,7 +427,7 @@ def finalize_config(
         alone and not any(name.startswith(f"{head}.") for head in output_layers(network) for name in learning)
     ):
         what = "the head" if learning else "the model"
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"freeze={shorten(as_text(settings.freeze))} leaves nothing of {what} to learn: freeze less."
         )
     training = replace(
@@ -502,12 +507,12 @@ NOT_WITH_TASKS = ("max_steps", "minutes", "patience", "average_epochs", "ema", "
 def reject_incompatible(settings: TrainSettings, split: Split) -> None:
     """Raise SettingError for settings that exclude one another or do not apply to this training split."""
     if settings.average_epochs and settings.ema:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"average_epochs={settings.average_epochs} and ema={settings.ema:g} are two averages of the weights, and "
             "one is kept: give one of them."
         )
     if settings.batch_tokens and "tokens" not in inspect.signature(getattr(split, "plan", lambda: None)).parameters:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"batch_tokens={settings.batch_tokens} is for texts of different lengths, but this data has batches of "
             "a fixed number of examples: give batch_size instead."
         )
@@ -523,48 +528,50 @@ def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | 
     reject_for_pruning(settings, tasks=data.tasks is not None)
     reject_for_qat(settings)
     if settings.sampling == "balanced" and not spec.target.classes:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"sampling=balanced is for classes, and {spec.target.column} is "
             f"{'none' if isinstance(spec.target, Boxes) else 'a number'}: take sampling=shuffle."
         )
     if settings.sampling == "balanced" and settings.class_weights == "balanced":
-        raise SettingError(
+        raise IncompatibleSettingError(
             "sampling=balanced and class_weights=balanced would each even out the classes, and both together favour "
             "the rare ones: give one of them."
         )
     if settings.sampling == "balanced" and hasattr(data.splits["train"], "plan"):
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"sampling=balanced draws examples one by one, and batches of {spec.kind} data are made in another way: "
             "class_weights=balanced weighs them instead."
         )
     if settings.tta and isinstance(spec.target, Boxes):
-        raise SettingError(
+        raise IncompatibleSettingError(
             "tta=true takes the mean of the answers for an image and for its mirror image, and boxes stand elsewhere "
             "in that: leave it out."
         )
     if settings.tta and not isinstance(spec, ImageSpec):
-        raise SettingError(f"tta mirrors images, and this is {spec.kind} data: leave it out.")
+        raise IncompatibleSettingError(f"tta mirrors images, and this is {spec.kind} data: leave it out.")
     if settings.tta and isinstance(spec.target, GeneratedImage):
-        raise SettingError(
+        raise IncompatibleSettingError(
             "tta averages the answers to an image and to its mirror image, and images to draw have none."
         )
     if settings.tta and spec.target.written:
-        raise SettingError("tta averages the answers to an image and to its mirror image, and captions have no mean.")
+        raise IncompatibleSettingError(
+            "tta averages the answers to an image and to its mirror image, and captions have no mean."
+        )
     usual = TrainSettings()
     for key in ("num_beams", "length_penalty"):
         value = getattr(settings, key)
         if value != getattr(usual, key) and not spec.target.written:
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"{key}={shorten(as_text(value))} is for pairs of sequences and captions, and this is {spec.kind} data:"
                 " leave it out."
             )
     if settings.length_penalty != usual.length_penalty and type(spec.target) is Transcript:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"length_penalty={settings.length_penalty:g} is for autoregressive decoding, but this model predicts "
             "a character or a blank at every frame: leave it out."
         )
     if joint_vocab and not getattr(spec, "joint_vocab", True):
-        raise SettingError(
+        raise IncompatibleSettingError(
             "Invalid joint_vocab=true: the two sides of this data are tokenized differently and share no tokenizer. "
             "Add tokenizer=bpe, which tokenizes both alike, or leave out joint_vocab."
         )
@@ -576,7 +583,7 @@ def _reject_for_objective(settings: TrainSettings, data: DataSet) -> None:
     objective.reject(settings, data)
     _reject_for_tasks(settings, data)
     if settings.snapshots and (objective.adds or settings.lora):
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"snapshots={settings.snapshots} keeps copies of a model as it will be, and objective=simclr, "
             "objective=mae and lora add to it until training ends: leave snapshots out."
         )
@@ -590,7 +597,7 @@ def _reject_for_tasks(settings: TrainSettings, data: DataSet) -> None:
     for key in NOT_WITH_TASKS:
         value = getattr(settings, key)
         if value and value != getattr(usual, key):
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"{key}={shorten(as_text(value))} cannot be used with tasks: each task has its own epochs, and "
                 "the weights after the last one are kept. Leave it out."
             )
@@ -605,30 +612,34 @@ def reject_for_task(
     """
     if settings.attack and (settings.teacher or settings.objective != "supervised" or data_settings.mixup):
         other = "teacher" if settings.teacher else "mixup" if data_settings.mixup else "objective"
-        raise SettingError(f"attack={settings.attack} and {other} are not learned by together: give one of them.")
+        raise IncompatibleSettingError(
+            f"attack={settings.attack} and {other} are not learned by together: give one of them."
+        )
     if settings.attack:
         Attack(model, task, data.preprocessing, settings.attack, settings.attack_eps, settings.attack_steps)
     _reject_loss_for_tasks(settings, data, task)
     if settings.compile and is_stateful(model, data.splits["train"]):
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"compile=true needs independent batches, but {preset.name} carries its state from "
             "batch to batch: leave compile out, or add stateful=false."
         )
     if settings.monitor is not None:
         asked = f"monitor={settings.monitor}"
         if "val" not in data.splits:
-            raise SettingError(f"{asked} looks at the validation split, and val=0 leaves none: leave one of them out.")
+            raise IncompatibleSettingError(
+                f"{asked} looks at the validation split, and val=0 leaves none: leave one of them out."
+            )
         if settings.monitor.removeprefix("val_") not in task.monitors:
             raise SettingError(
                 f"Invalid {asked} for {task.name}: must be one of {', '.join(task.monitors)} (on the validation split)."
             )
     if data_settings.mixup and task.loss_name in ("perceptron", "map"):
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"mixup blends classes, and {preset.name} learns by loss={task.loss_name}, which takes one class an "
             "example: leave mixup out, or take loss=cross_entropy."
         )
     if settings.loss_chunk and build_chunked_head(model, task) is None:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"loss_chunk={settings.loss_chunk} is for attention models that give each token as many outputs as there "
             f"are words, and {preset.name} on this data does not: leave it out."
         )
@@ -637,12 +648,12 @@ def reject_for_task(
 def _reject_loss_for_tasks(settings: TrainSettings, data: DataSet, task: Task) -> None:
     """Raise SettingError for a loss that is incompatible with a sequence of tasks."""
     if data.tasks is not None and task.loss_name == "perceptron":
-        raise SettingError(
+        raise IncompatibleSettingError(
             "loss=perceptron ends training at the first epoch without a mistake, and tasks come one after another: "
             "take loss=cross_entropy."
         )
     if settings.objective == "ewc" and task.loss_name not in ("cross_entropy", "map"):
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"objective=ewc asks how likely each class is, which loss={task.loss_name} does not tell: take "
             "loss=cross_entropy."
         )
@@ -678,7 +689,7 @@ def reject_without_effect(
     values: dict[str, Any] = {**vars(settings), **vars(data_settings)}
     asked = {key for key in typed if key in usual and values[key] != usual[key]}
     for key, why in _without_effect(asked, settings, data_settings, data, model):
-        raise SettingError(f"{key}={shorten(as_text(values[key]))} would change nothing: {why}.")
+        raise IncompatibleSettingError(f"{key}={shorten(as_text(values[key]))} would change nothing: {why}.")
 
 
 def _without_effect(

@@ -29,7 +29,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ..core.errors import ModelError, SettingError
+from ..core.errors import IncompatibleSettingError, ModelError
 from ..data.dataset_base import Batch
 from ..inspect.costs import multiply_adds, op_name
 from .batches import largest_batch
@@ -86,7 +86,7 @@ def simulate_step(ready: TrainingSetup, parts: int = 1, gpu: bool = False) -> St
     objective whose steps cannot be traced.
     """
     if not is_traceable(ready):
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"objective={ready.settings.objective} takes second derivatives, whose steps are not planned: "
             "`cutaway check` times them here, and estimates their memory."
         )

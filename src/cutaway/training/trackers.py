@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..core.config import build
-from ..core.errors import CutawayWarning, SettingError
+from ..core.errors import CutawayWarning, IncompatibleSettingError, SettingError
 from ..core.extras import require
 from .callbacks import Callback
 from .checkpoint import TrainingState
@@ -66,7 +66,7 @@ class Tracker(Callback):
         self._rows = len(state.history)
 
     def on_step_end(self, state: TrainingState) -> None:
-        """Log new rows. If the tracker cannot be reached, training goes on, and they are logged with the next ones."""
+        """Log new rows. If the tracker cannot be reached, they are logged with the next ones."""
         for row in state.history[self._rows :]:
             try:
                 self.log({key: value for key, value in row.items() if value is not None})
@@ -83,7 +83,7 @@ class Tracker(Callback):
         """Report once that the tracker cannot be reached."""
         if not self._warned:
             self._warned = True
-            said = f"tracker={self.name} cannot be reached, and training goes on without it: {error}"
+            said = f"tracker={self.name} cannot be reached, and training continues without it: {error}"
             warnings.warn(said, CutawayWarning, stacklevel=2)
 
 
@@ -195,7 +195,7 @@ def start_tracker(tracker: Tracker | None, folder: Path, about: dict[str, Any]) 
     except SettingError:
         raise
     except Exception as error:  # of the tracker's library, such as a login that is missing
-        raise SettingError(f"tracker={tracker.name} cannot start a run: {error}. {tracker.HINT}") from error
+        raise IncompatibleSettingError(f"tracker={tracker.name} cannot start a run: {error}. {tracker.HINT}") from error
     about["tracker"] = {"name": tracker.name, "id": tracker.id}
 
 
@@ -218,7 +218,7 @@ def end_tracker(tracker: Tracker | None, folder: Path) -> Iterator[None]:
 
 
 def run_config(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a tracker shows as the configuration of a run: names, sizes and settings."""
+    """Return the configuration of a run for a tracker: names, sizes and settings."""
     data = about["data"]
     return {
         "model": about["model"],

@@ -14,7 +14,7 @@ from ..checkpoints.custom import adapt_module, copy_custom_module, preset_for
 from ..checkpoints.saving import load_model, reject_other_kind
 from ..core import spec as specs
 from ..core.config import build, pick
-from ..core.errors import DataError, FileError, SettingError
+from ..core.errors import DataMismatchError, FileError, IncompatibleSettingError, NotARunError
 from ..core.files import as_path
 from ..core.spec import ANY_SIZE, Boxes, Classes, ImageSizes, Mask, Spelled, Tags, Transcript
 from ..data.dataset_base import IN_MEMORY, DataSet, Preprocessing
@@ -76,7 +76,7 @@ class TrainedRun:
     def _reject_no_model(self) -> None:
         """Raise FileError if training has not saved a model yet."""
         if not (self.folder / "model").is_dir():
-            raise FileError(
+            raise NotARunError(
                 f"{self.folder} has no model yet: training stopped in its first epoch. "
                 f"Continue it: cutaway train --resume {self.folder}"
             )
@@ -191,7 +191,7 @@ class TrainedRun:
         """
         given, fractions = to_source(data, val, test)
         if not isinstance(given, InMemorySource) or fractions or self.about["data"]["source"] != IN_MEMORY:
-            raise SettingError(
+            raise IncompatibleSettingError(
                 "set_data is for data that was passed to train in Python: a path is opened automatically, "
                 "and fractions are settings of the run."
             )
@@ -212,7 +212,7 @@ class TrainedRun:
             ("split", data.split_hash, about["split_hash"]),
         ):
             if now != then:
-                raise DataError(
+                raise DataMismatchError(
                     f"The {what} of {about['source']} has changed since this run was trained "
                     f"(SHA-256 {now[:12]} now, {then[:12]} then).",
                     fix=f"Restore the data; {way_out}",

@@ -26,6 +26,8 @@ TEXT_LENGTHS = (9, 4, 7, 1)  # tokens of each text: a ragged batch with right pa
 class OracleMissing(CutawayError):
     """The comparison is not possible, because the independent library is not installed or does not exist."""
 
+    code = "CUT-405"
+
 
 @dataclass(frozen=True)
 class Oracle:

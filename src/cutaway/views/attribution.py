@@ -13,7 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import DataError, ModelError, SettingError, UnknownName
+from ..core.errors import (
+    ConfigError,
+    MissingFileError,
+    ModelError,
+    SettingError,
+    UnknownName,
+    UnsupportedDataError,
+)
 from ..core.spec import OF_TOKENS, Classes, Horizon, Mask, Masked, Tags, Value
 from ..draw import charts
 from ..draw.description import Drawing, View, table
@@ -419,7 +426,7 @@ def _maps(one: Subject, asked: Any, left: list[str]) -> list[Attribution]:
     if method is not None and method not in METHODS:
         raise UnknownName("method of attribution", method, METHODS)
     if method == "edges" and one.kind != "graph":
-        raise ModelError(f"Invalid method=edges: {one.kind} data has no edges; use method=occlusion.")
+        raise ConfigError(f"Invalid method=edges: {one.kind} data has no edges; use method=occlusion.")
     cost = seconds(one.model, one.inputs)
     place = asked[0] if isinstance(asked, tuple) else 0
     near = reach(one.model, one.inputs, place or 0) if one.kind == "graph" else None
@@ -657,9 +664,9 @@ def _concept(subject: Subject, result: Attribution) -> Concept:
     typed = subject.options["concept"]
     folder = Path(typed)
     if subject.preprocessing is None or subject.data is None:
-        raise DataError("concept= needs examples of the run's data: open a run whose data is available.")
+        raise UnsupportedDataError("concept= needs examples of the run's data: open a run whose data is available.")
     if not typed.strip() or not folder.is_dir():
-        raise DataError(f"Invalid concept={typed}: must be an existing folder of examples.")
+        raise MissingFileError(f"Invalid concept={typed}: must be an existing folder of examples.")
     files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
     split = subject.preprocessing.examples(files)
     examples = with_examples(subject, split, range(min(len(split), POOL))).inputs

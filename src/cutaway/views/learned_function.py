@@ -129,7 +129,7 @@ def line(subject: Subject) -> Line:
     by_name = {f.name: f for f in features(subject)}
     name = subject.options.get("feature") or next(iter(by_name))
     if name not in by_name:
-        raise UnknownName("column of numbers", name, by_name)
+        raise UnknownName("column of numbers", name, by_name, code="CUT-203")
     axis = by_name[name]
     training, shown = _load_points(subject, (axis,))
     base, held = _constants(subject, training, {axis.place})
@@ -153,7 +153,7 @@ def _selected_axes(known: list[Feature], options: Mapping[str, str]) -> tuple[Fe
     names = [name.strip() for name in options.get("features", "").split(",") if name.strip()]
     for name in names:
         if name not in by_name:
-            raise UnknownName("column of numbers", name, by_name)
+            raise UnknownName("column of numbers", name, by_name, code="CUT-203")
     if names and (len(names) != 2 or names[0] == names[1]):
         raise SettingError(f"Invalid features={options['features']}: must be two columns, e.g. features=age,income.")
     first, second = (by_name[name] for name in names) if names else known[:2]

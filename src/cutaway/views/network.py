@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..checkpoints.custom import CustomPreset
-from ..core.errors import ModelError, shorten_repr
+from ..core.errors import InputShapeError, shorten_repr
 from ..core.memory_budget import build_on_meta
 from ..draw.description import Drawing, Table, View, table
 from ..draw.number_format import UNKNOWN, count, percent, plural, shape_text
@@ -423,18 +423,18 @@ def describe(model: nn.Module, example: Tensor | Sequence[Tensor]) -> Descriptio
         ModelError: If the model is not a module or cannot take the example.
     """
     if not isinstance(model, nn.Module):
-        raise ModelError(
+        raise InputShapeError(
             f"Invalid model of type {type(model).__name__}: must be a torch.nn.Module. For names of models, use "
             "`cutaway show`."
         )
     inputs = as_tuple(example)
     if strange := next((x for x in inputs if not isinstance(x, Tensor)), None):
-        raise ModelError(f"Invalid example {shorten_repr(strange)}: must be tensors, as forward takes them.")
+        raise InputShapeError(f"Invalid example {shorten_repr(strange)}: must be tensors, as forward takes them.")
     name, graph = type(model).__name__, input_kind(inputs) == "graph"
     one: tuple[Any, ...] = inputs if graph else tuple(x[:1] for x in inputs)
     shape = shape_text(one[0].shape if graph else one[0].shape[1:])
     try:
         layers = layer_table(model, *one)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
-        raise ModelError(f"{name} does not accept an example of shape {shape}: {error}") from error
+        raise InputShapeError(f"{name} does not accept an example of shape {shape}: {error}") from error
     return Description(name, layers, f"a graph of shape {shape}" if graph else f"one example of shape {shape}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ..core.errors import SettingError, UnknownName
+from ..core.errors import IncompatibleSettingError, UnknownName
 from ..core.plugins import add_plugins, reject_duplicates
 
 if TYPE_CHECKING:  # the registry is read without importing torch
@@ -783,7 +783,7 @@ def view_options(names: Iterable[str]) -> dict[str, list[str]]:
 def _add_view(name: str, view: object) -> None:
     """Add the view of another package: a RegisteredView whose `draw` is written module:function."""
     if not isinstance(view, RegisteredView) or ":" not in view.draw:
-        raise SettingError("it needs a RegisteredView whose draw is written 'module:function'.")
+        raise IncompatibleSettingError("it needs a RegisteredView whose draw is written 'module:function'.")
     reject_duplicates("view", [name], VIEWS)
     VIEWS[name] = view
 

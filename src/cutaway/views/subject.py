@@ -26,7 +26,16 @@ from ..checkpoints.huggingface.folders import is_folder, read_folder
 from ..checkpoints.match_config import closest_preset, diff, settings_phrase
 from ..checkpoints.saving import CONFIG
 from ..core.config import split_model_settings
-from ..core.errors import DataError, FileError, ModelError, SettingError, UnknownName
+from ..core.errors import (
+    DataError,
+    FileError,
+    IncompatibleSettingError,
+    ModelError,
+    NotARunError,
+    SettingError,
+    UnknownName,
+    UnsupportedDataError,
+)
 from ..core.files import reject_address
 from ..core.spec import OF_TOKENS, Classes, ImageSpec, Masked, NextToken, Spec, Target, TextSpec, Transcript, Value
 from ..data.dataset_base import DataSet, Preprocessing, Split
@@ -479,12 +488,12 @@ def _from_files(path: Path, inputs: Sequence[Any], asked: Mapping[str, str], nam
     The user's files are the examples if there is preprocessing for them.
     """
     if path.is_dir() and not is_folder(path) and not (path / CONFIG).is_file():
-        raise FileError(
+        raise NotARunError(
             f"{path} is not a run or a model folder (Cutaway or Hugging Face): it has no run.json and no {CONFIG}. "
             "`cutaway train` creates runs, by default in runs/."
         )
     if path.is_file() and name is None:
-        raise FileError(
+        raise NotARunError(
             f"{path} is a file, not the folder of a run. For a torchvision checkpoint, name its model: `cutaway "
             f"inspect {path} --model NAME`. The name of a photo ends in {', '.join(IMAGES.suffixes)}."
         )
@@ -517,7 +526,7 @@ def _reject_settings(settings: Mapping[str, Any], of: str) -> None:
     """Raise SettingError if model settings are given for a model that exists already."""
     if settings:
         key = next(iter(settings))
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"Invalid model.{key}: only an untrained preset takes model settings, and this is {of}. Leave it out."
         )
 
@@ -549,7 +558,7 @@ def find_preprocessing(preset: Preset, config: Any, folder: Path | None) -> tupl
         "seq2seq": "no tokenizers",
         "table": "no column encoders",
     }.get(kind, f"no preprocessing for {kind} data")
-    raise DataError(
+    raise UnsupportedDataError(
         f"{preset.name} has {lacking}, so INPUT cannot be files.",
         fix="Leave INPUT out for random examples, or train the model on your data and give the folder of the run.",
     )

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, SettingError
+from ..core.errors import ConfigError, SettingError
 from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import number, percent
@@ -81,7 +81,7 @@ def _selected(subject: Subject) -> tuple[str, int]:
     known = _views(subject)
     of = subject.options.get("of", known[0])
     if of not in known:
-        raise ModelError(f"Invalid of={of}: must be one of {', '.join(known)}.")
+        raise ConfigError(f"Invalid of={of}: must be one of {', '.join(known)}.")
     large = sum(p.numel() for p in subject.model.parameters()) > LARGE
     typed = subject.options.get("moments", str(OF_LARGE if large else MOMENTS))
     if not typed.isdigit() or not 2 <= int(typed) <= MANY:

@@ -94,7 +94,7 @@ def test_prompts_are_read_as_captions(tmp_path: Path) -> None:
         ("purple lions", "none of its words is in the captions of training"),
         (" ", "has no words"),
     ):
-        with pytest.raises(DataError, match=said):
+        with pytest.raises(SettingError, match=said):
             known.prompts(None, 1, text)
 
 

@@ -17,8 +17,22 @@ from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
 from ...core.config import RENAMED
-from ...core.errors import CutawayError, SettingError, UnknownName, closest_names, memory_message, printable, shorten
-from ...core.extras import LIBRARIES, missing_package_text
+from ...core.error_codes import explanation, is_code
+from ...core.errors import (
+    CutawayError,
+    MemoryLimitError,
+    MissingFileError,
+    MissingSettingError,
+    SettingError,
+    UnknownName,
+    WriteError,
+    closest_names,
+    code_line,
+    memory_message,
+    printable,
+    shorten,
+)
+from ...core.extras import LIBRARIES, MissingPackageError, missing_package_text
 from ...core.files import address_limit
 from ...core.version import __version__
 from ...distributed.launch import is_launched, rank
@@ -119,13 +133,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     try:
         if sys.stdout is None:  # the command was started without one, as by `>&-`
-            raise SettingError("Cannot write to standard output: it is closed. Redirect it to a file or to /dev/null.")
+            raise WriteError("Cannot write to standard output: it is closed. Redirect it to a file or to /dev/null.")
         status = _run(words)
         sys.stdout.flush()  # an error that comes later, as the process ends, could not be reported
         return status
     except CutawayError as error:
         if not (rank() > 0 if error.silent is None else error.silent):
-            print(_paragraph(f"cutaway: {error}"), file=sys.stderr)
+            _print_error(str(error), error.code)
         return 2
     except ModuleNotFoundError as error:
         module = (error.name or "cutaway").partition(".")[0]
@@ -137,7 +151,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if module in LIBRARIES
             else f"The package {package} is not installed. Install it: {sys.executable} -m pip install {package}"
         )
-        print(_paragraph(f"cutaway: {message_text}"), file=sys.stderr)
+        _print_error(message_text, MissingPackageError.code)
         return 2
     except KeyboardInterrupt as error:
         if rank() > 0:  # only the first process of torchrun prints it
@@ -157,17 +171,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise
     except BaseException as error:  # a panic of a Rust library is not an Exception
         if (short_of := memory_message(error)) is not None:
-            print(_paragraph(f"cutaway: {short_of}"), file=sys.stderr)
+            _print_error(short_of, MemoryLimitError.code)
             return 2
         if isinstance(error, OSError) and error.filename == Output.NAME:
             _discard_output()
-            message_text = f"cutaway: Cannot write to {error.filename}: {error.strerror}. Redirect it to another file."
-            print(_paragraph(message_text), file=sys.stderr)
+            message_text = f"Cannot write to {error.filename}: {error.strerror}. Redirect it to another file."
+            _print_error(message_text, WriteError.code)
             return 2
         if isinstance(error, OSError) and error.filename is not None:
             # An error about a path (too long, no permission, a loop of links) is for the user to fix.
             path = shorten(error.filename, 110)
-            print(_paragraph(f"cutaway: {path}: {error.strerror}. Check this path."), file=sys.stderr)
+            kind = MissingFileError if isinstance(error, FileNotFoundError) else WriteError
+            _print_error(f"{path}: {error.strerror}. Check this path.", kind.code)
             return 2
         return _fault()
 
@@ -203,11 +218,12 @@ class Parser(argparse.ArgumentParser):
         """Raise SettingError with argparse's message or a clearer one."""
         unknown = message.removeprefix("unrecognized arguments: ")
         if unknown != message:
-            raise SettingError(f"{self.prog} {self._unknown(unknown.split())} See `{self.prog} --help`.")
+            raise SettingError(
+                f"{self.prog} {self._unknown(unknown.split())} See `{self.prog} --help`.", code="CUT-102"
+            )
         message_text = message.replace("the following arguments are required: ", "needs ")
-        raise SettingError(
-            f"{self.prog}{' ' if message_text != message else ': '}{message_text}. See `{self.prog} --help`."
-        )
+        kind = MissingSettingError if message_text != message else SettingError
+        raise kind(f"{self.prog}{' ' if message_text != message else ': '}{message_text}. See `{self.prog} --help`.")
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print a message. Unlike argparse, raise if printing fails."""
@@ -255,6 +271,9 @@ def _run(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help") or words == ["help"]:
         print(usage())
         return 0
+    if words[0] == "help" and is_code(words[1]):
+        print(explanation(words[1], min(shutil.get_terminal_size().columns, 100)))
+        return 0
     if words[0] == "help":
         words = [words[1], "--help", *words[2:]]
     if words[0] in ("-V", "--version"):
@@ -268,7 +287,9 @@ def _run(words: list[str]) -> int:
     name = words[0]
     if name not in COMMANDS:
         if name in COMMANDS_ELSEWHERE:
-            raise SettingError(f"There is no command {name!r}: use `cutaway {COMMANDS_ELSEWHERE[name]}`.")
+            raise SettingError(
+                f"There is no command {name!r}: use `cutaway {COMMANDS_ELSEWHERE[name]}`.", code="CUT-102"
+            )
         raise UnknownName("command", name, COMMANDS, "`cutaway --help` lists them.")
     parser = build_parser(name)
     try:
@@ -277,7 +298,7 @@ def _run(words: list[str]) -> int:
         return int(stop.code or 0)
     most = address_limit()
     if name in WITH_LIBRARIES and most is not None and most < MIN_ADDRESS_SPACE * 2**30:
-        raise SettingError(
+        raise MemoryLimitError(
             f"The memory limit of this process is {most / 2**30:.3g} GiB (ulimit -v), and `cutaway {name}` needs "
             f"{MIN_ADDRESS_SPACE} GiB in addition to the model and the data: raise it, e.g. with `ulimit -v unlimited`."
         )
@@ -325,6 +346,11 @@ def usage() -> str:
     """Return the text of `cutaway --help`."""
     lines = [f"  {name:<10}{command.summary}" for name, command in COMMANDS.items()]
     return USAGE.format(commands="\n".join(lines))
+
+
+def _print_error(message: str, code: str) -> None:
+    """Print an error as one paragraph, and its code on a last line."""
+    print(_paragraph(f"cutaway: {message}"), code_line(code), sep="\n", file=sys.stderr)
 
 
 def _paragraph(text: str) -> str:

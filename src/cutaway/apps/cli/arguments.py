@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import FileError, SettingError, shorten
+from ...core.errors import FileError, MissingSettingError, SettingError, shorten
 from ...core.files import exists, read_bytes
 from ...inference.thought_search import METHODS, Method
 
@@ -58,7 +58,9 @@ def parse_required_args(command: str, words: Sequence[str]) -> tuple[str, str, d
     """Return the model, the data and the settings of a command that needs a model and data. Raises SettingError."""
     model, data, given = parse_args(words, options=("json",))
     if model is None or data is None:
-        raise SettingError(f"Missing model or data: cutaway {command} MODEL DATA. `cutaway list` shows the models.")
+        raise MissingSettingError(
+            f"Missing model or data: cutaway {command} MODEL DATA. `cutaway list` shows the models."
+        )
     return model, data, given
 
 

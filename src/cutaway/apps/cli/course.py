@@ -49,20 +49,22 @@ def add_course_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_course(args: argparse.Namespace) -> int:
     """Execute the subcommand: list, show, start or check."""
-    from ...core.errors import SettingError
+    from ...core.errors import IncompatibleSettingError, MissingSettingError
     from ..course.exercises import chapter
 
     what, *rest = args.words or ["list"]
     if what in ("start", "check"):
         if not rest:
-            raise SettingError(f"Missing chapter: `cutaway course {what} 05 answers.py`.")
+            raise MissingSettingError(f"Missing chapter: `cutaway course {what} 05 answers.py`.")
         asked = chapter(rest[0])
         path = Path(rest[1] if len(rest) > 1 else f"answers-{asked.number:02}.py")
         if len(rest) > 2:
-            raise SettingError(f"`cutaway course {what}` takes one chapter and one file, not also {rest[2]!r}.")
+            raise IncompatibleSettingError(
+                f"`cutaway course {what}` takes one chapter and one file, not also {rest[2]!r}."
+            )
         return _write_stubs(asked, path, args.json) if what == "start" else _check_answers(asked, path, args.json)
     if rest:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"`cutaway course {what}` takes no more arguments. Did you mean `course check` or `course start`?"
         )
     return _print_chapters(args.json) if what == "list" else _print_exercises(chapter(what), args.json)
@@ -101,13 +103,13 @@ def _print_exercises(asked: Chapter, as_json: bool) -> int:
 
 def _write_stubs(asked: Chapter, path: Path, as_json: bool) -> int:
     """Write a file with a stub for each exercise of a chapter."""
-    from ...core.errors import FileError, shorten
+    from ...core.errors import AlreadyExistsError, shorten
     from ...core.files import exists, write_text
     from ..course.exercises import RULES
     from .output import emit_json, say
 
     if exists(path):
-        raise FileError(f"{shorten(path)} already exists. Choose another file name.")
+        raise AlreadyExistsError(f"{shorten(path)} already exists. Choose another file name.")
     head = HEAD.format(number=asked.number, title=asked.title, name=path.name, rules=RULES)
     stubs = [
         STUB.format(signature=one.signature, gives=_docstring(one.gives), level=one.level) for one in asked.exercises

@@ -48,7 +48,7 @@ def run_data(args: argparse.Namespace) -> int:
     """List the data sets or describe one; nothing is downloaded. With --show, write a page of examples."""
     from dataclasses import asdict
 
-    from ...core.errors import SettingError, UnknownName
+    from ...core.errors import IncompatibleSettingError, UnknownName
     from ...data.open_data import NAMED, where
     from .output import console, emit_json, note
 
@@ -60,7 +60,9 @@ def run_data(args: argparse.Namespace) -> int:
         f"--{key}" for key in ("count", "seed", "out", "overwrite", "open") if getattr(args, key) not in (None, False)
     ]
     if asked or given:
-        raise SettingError(f"{(asked or [f'{key}=' for key in given])[0]} is for pages of examples: add --show.")
+        raise IncompatibleSettingError(
+            f"{(asked or [f'{key}=' for key in given])[0]} is for pages of examples: add --show."
+        )
     if name and name not in NAMED:
         raise UnknownName(
             "data set",
@@ -97,7 +99,7 @@ def _show_examples(source: str | None, given: dict[str, Any], args: argparse.Nam
     """Write a page of random examples of a data set or a path."""
     from ...api import is_page
     from ...core.config import build
-    from ...core.errors import SettingError, check_value
+    from ...core.errors import MissingSettingError, check_value
     from ...core.files import reject_overwriting, write_text
     from ...data.settings import DataSettings
     from ...draw.html_page import render_page
@@ -105,7 +107,7 @@ def _show_examples(source: str | None, given: dict[str, Any], args: argparse.Nam
     from .output import console, emit_json, note, open_page
 
     if source is None:
-        raise SettingError("Missing data: cutaway data DATA --show, e.g. cutaway data digits --show.")
+        raise MissingSettingError("Missing data: cutaway data DATA --show, e.g. cutaway data digits --show.")
     per_class = PER_CLASS if args.count is None else args.count
     seed = 0 if args.seed is None else args.seed
     check_value(per_class >= 1, "--count", per_class, "at least 1")
@@ -238,12 +240,12 @@ def add_prepare_arguments(parser: argparse.ArgumentParser) -> None:
 def run_prepare(args: argparse.Namespace) -> int:
     """Write shards, or resume writing; print a summary."""
     from ...api import prepare
-    from ...core.errors import SettingError
+    from ...core.errors import MissingSettingError
     from .output import console, emit_json, note
 
     names, given = parse_words(args.words, names=2)
     if len(names) < 2:
-        raise SettingError("Missing data or output folder: cutaway prepare DATA OUT.")
+        raise MissingSettingError("Missing data or output folder: cutaway prepare DATA OUT.")
     last_note = time.monotonic()
 
     def progress(done: int, of: int) -> None:

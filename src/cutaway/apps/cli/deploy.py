@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import SettingError
+from ...core.errors import MissingSettingError
 from .arguments import parse_words
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def parse_run_args(example: str, words: Sequence[str]) -> tuple[str, str, dict[s
     is missing."""
     names, given = parse_words(words, names=2)
     if len(names) < 2:
-        raise SettingError(f"Missing run or new folder: {example}.")
+        raise MissingSettingError(f"Missing run or new folder: {example}.")
     return names[0], names[1], given
 
 

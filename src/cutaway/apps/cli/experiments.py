@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, cast
 
-from ...core.errors import SettingError, shorten
+from ...core.errors import IncompatibleSettingError, shorten
 from .arguments import add_output_options, add_positionals, parse_args
 from .settings_help import training_settings
 from .train import format_metric
@@ -200,7 +200,9 @@ def _reject_repeated_settings(words: list[str]) -> None:
             continue
         if key in values and values[key] != value:
             both = f"{key}={shorten(values[key])} and {key}={shorten(value)}"
-            raise SettingError(f"{key} is given twice, {both}: a setting is either searched or fixed. Leave one out.")
+            raise IncompatibleSettingError(
+                f"{key} is given twice, {both}: a setting is either searched or fixed. Leave one out."
+            )
         values[key] = value
 
 

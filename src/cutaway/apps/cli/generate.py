@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import CutawayError, DataError, Problem, SettingError
+from ...core.errors import (
+    DataMismatchError,
+    IncompatibleSettingError,
+    MissingFileError,
+    MissingSettingError,
+    ModelError,
+    Problem,
+    SettingError,
+)
 from .arguments import THINKING, add_beam_search_options, add_thinking_options, selected_method
 
 if TYPE_CHECKING:
@@ -103,17 +111,17 @@ def run_generate(args: argparse.Namespace) -> int:
     if isinstance(opened.spec.target, GeneratedImage):
         return generate_images(opened, args, TEXT)
     if given := [key for key in (*OPTIONS, OVERWRITE) if getattr(args, key) is not None]:
-        raise SettingError(f"{option_name(given[0])} is only for image generation. Leave it out.")
+        raise IncompatibleSettingError(f"{option_name(given[0])} is only for image generation. Leave it out.")
     if isinstance(opened.spec.target, Solution):
         return solve_problem(opened, args)
     if given := [key for key in THINKING if getattr(args, key) is not None]:
-        raise SettingError(f"{option_name(given[0])} is only for problem solving. Leave it out.")
+        raise IncompatibleSettingError(f"{option_name(given[0])} is only for problem solving. Leave it out.")
     if isinstance(opened.spec.target, Tokens):
         return _run_pairs(opened, args)
     text = opened.preprocessing
     if not isinstance(text, RunningPreprocessing) or not isinstance(opened.spec.target, NextToken):
         about, spec = opened.about, opened.spec
-        raise CutawayError(
+        raise ModelError(
             f"{args.run} cannot generate: {about['model']} predicts the {spec.target.column} of {spec.kind} data "
             f"({about['data']['source']}). Generation needs a language model (e.g. `cutaway train lstm book.txt`), "
             "a sequence-to-sequence or captioning run, or an image model (ddpm-unet, vae, image-gpt). Use `cutaway "
@@ -170,7 +178,7 @@ def _parse_options(run: Run, text: RunningPreprocessing, args: argparse.Namespac
 
     for key in PAIRS:
         if getattr(args, key) is not None:
-            raise SettingError(f"{option_name(key)} is only for sequence pairs. Leave it out.")
+            raise IncompatibleSettingError(f"{option_name(key)} is only for sequence pairs. Leave it out.")
     samples, seed = _samples_and_seed(args)
     return _GenerationOptions(
         COUNT if args.count is None else args.count,
@@ -191,7 +199,9 @@ def _samples_and_seed(args: argparse.Namespace) -> tuple[int, int]:
         raise SettingError(f"Invalid --seed {seed}: must be at least 0 and below 2**63.")
     greedy = "--temperature 0" if args.temperature == 0 else "--top-k 1" if args.top_k == 1 else ""
     if samples > 1 and greedy:
-        raise SettingError(f"--samples {samples} with {greedy} gives {samples} equal texts: leave one of them out.")
+        raise IncompatibleSettingError(
+            f"--samples {samples} with {greedy} gives {samples} equal texts: leave one of them out."
+        )
     return samples, seed
 
 
@@ -270,9 +280,9 @@ def _lines(args: argparse.Namespace) -> list[str]:
     from ...data.text.text_files import read_lines
 
     if args.prompt:
-        raise SettingError("--prompt and --prompts exclude each other: write all prompts into the file.")
+        raise IncompatibleSettingError("--prompt and --prompts exclude each other: write all prompts into the file.")
     if not Path(args.prompts).is_file():
-        raise DataError(f"File {args.prompts!r} not found in {Path.cwd()}.")
+        raise MissingFileError(f"File {args.prompts!r} not found in {Path.cwd()}.")
     return read_lines(Path(args.prompts), nonempty=True)[0]
 
 
@@ -289,7 +299,7 @@ def _reject_long(model: torch.nn.Module, encoded: list[Tensor], asked: _Generati
         if len(ids) > most
     ]
     if problems:
-        raise DataError(
+        raise DataMismatchError(
             f"These prompts exceed the context of {most:,} tokens:",
             problems,
             "Shorten them, or use a sliding window (--window) over the last tokens.",
@@ -321,16 +331,16 @@ def _run_pairs(run: Run, args: argparse.Namespace) -> int:
         if key == "prompts":
             what = "FILE` predicts every line of a file" if pairs else "FOLDER` predicts every image of it"
             way_out = f"`cutaway predict RUN {what}"
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"{option_name(key)} is only for language models, and this run is trained on {learned}: {way_out}."
         )
     if not args.prompt:
         what = "a sequence" if pairs else "an image"
-        raise SettingError(f"Missing --prompt: a run trained on {learned} needs {what}.")
+        raise MissingSettingError(f"Missing --prompt: a run trained on {learned} needs {what}.")
     drawing = [key for key in DRAWING if getattr(args, key) is not None]
     beams = [key for key in PAIRS if getattr(args, key) is not None]
     if drawing and beams:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"{option_name(beams[0])} and {option_name(drawing[0])} exclude each other: beam search does not "
             "sample. Leave one of them out."
         )
@@ -401,7 +411,9 @@ def generate_images(run: Run, args: argparse.Namespace, for_text: tuple[str, ...
     allowed += ("prompt",) * _has_captions(run)
     for key in for_text:
         if key not in allowed and getattr(args, key) not in (None, ""):
-            raise SettingError(f"{option_name(key)} is only for text, and this run generates images. Leave it out.")
+            raise IncompatibleSettingError(
+                f"{option_name(key)} is only for text, and this run generates images. Leave it out."
+            )
     out = args.out or OUT
     if not out.lower().endswith(".png"):
         raise SettingError(f"Invalid --out {out}: must end in .png.")
@@ -462,7 +474,7 @@ def _token_sampling(run: Run, args: argparse.Namespace) -> dict[str, Any]:
     if _has_tokens(run):
         return {key: getattr(args, key) for key in IMAGE_SAMPLING if getattr(args, key) is not None}
     if args.complete is not None:
-        raise SettingError("--complete is only for models of image tokens (image-gpt). Leave it out.")
+        raise IncompatibleSettingError("--complete is only for models of image tokens (image-gpt). Leave it out.")
     return {}
 
 
@@ -481,7 +493,7 @@ def _complete_images(run: Run, args: argparse.Namespace, out: str, sampling: dic
     count = COMPLETED if args.count is None else args.count
     for key in ("steps", "guidance", "eta"):
         if getattr(args, key) is not None:
-            raise SettingError(f"{option_name(key)} is only for diffusion models. Leave it out.")
+            raise IncompatibleSettingError(f"{option_name(key)} is only for diffusion models. Leave it out.")
     prompt = args.prompt or None
     with _warnings_as_notes():
         images, drawn = run.complete(
@@ -513,9 +525,9 @@ def solve_problem(run: Run, args: argparse.Namespace) -> int:
 
     for key in OTHERS:
         if getattr(args, key) is not None:
-            raise SettingError(f"{option_name(key)} is not supported for problem solving. Leave it out.")
+            raise IncompatibleSettingError(f"{option_name(key)} is not supported for problem solving. Leave it out.")
     if not args.prompt:
-        raise SettingError("Missing --prompt: give a problem, e.g. 4 9 10 13 or 128+367.")
+        raise MissingSettingError("Missing --prompt: give a problem, e.g. 4 9 10 13 or 128+367.")
     method = selected_method(args) or GREEDY
     (found,) = run.think([args.prompt], method)
     assert isinstance(run.preprocessing, PuzzlePreprocessing)

@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...core.errors import SettingError, UnknownName
+from ...core.errors import MissingSettingError, UnknownName
 from ...core.files import exists
 from .arguments import PAIR
 
@@ -86,7 +86,7 @@ def run_inspect(args: argparse.Namespace) -> int:
     options = dict(word.split("=", 1) for word in words if _is_setting(word))
     given = [word for word in words if not _is_setting(word)]
     if not given:
-        raise SettingError(
+        raise MissingSettingError(
             "Missing model: give the folder of a run or the name of a model, e.g. cutaway inspect resnet18."
         )
     what, *inputs = given

@@ -157,7 +157,7 @@ def add_show_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_show(args: argparse.Namespace) -> int:
     """Describe one model. It is built on the meta device, so that even the largest costs nothing."""
-    from ...core.errors import SettingError
+    from ...core.errors import IncompatibleSettingError, MissingSettingError
     from ...core.files import exists
     from ...models.registry import preset
     from .arguments import parse_words
@@ -165,9 +165,9 @@ def run_show(args: argparse.Namespace) -> int:
 
     names, settings = parse_words(args.words, names=1)
     if not names:
-        raise SettingError("Missing model: give its name, e.g. `cutaway show resnet18`.")
+        raise MissingSettingError("Missing model: give its name, e.g. `cutaway show resnet18`.")
     if exists(Path(names[0]) / "run.json"):
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"{names[0]} is a run, and `show` is for untrained models: use `cutaway inspect {names[0]}` for its "
             f"internals and `cutaway report {names[0]}` for its results."
         )

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import FileError, SettingError
+from ...core.errors import AlreadyExistsError, IncompatibleSettingError, NotARunError
 from .arguments import add_beam_search_options, add_thinking_options, selected_method
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def run_predict(args: argparse.Namespace) -> int:
     opened = open_run(args.run)
     lines = args.out is not None and args.out.lower().endswith(".txt")
     if lines and not isinstance(opened.spec, PairSpec):
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"Invalid --out {args.out}: .txt is only for sequence pairs. Use .csv for rows with columns."
         )
     if args.out is not None:
@@ -168,7 +168,7 @@ def _folders(opened: Run, args: argparse.Namespace) -> dict[str, Path]:
     found = {kind: out.with_name(f"{out.stem}-{kind}s") for kind in kinds}
     for kind, folder in found.items():
         if folder.exists() and not args.overwrite:
-            raise FileError(
+            raise AlreadyExistsError(
                 f"{folder} already exists, and {kind}s are written there. Use --overwrite or another --out."
             )
     return found
@@ -260,7 +260,6 @@ def run_report(args: argparse.Namespace) -> int:
 
 def _write_search_page(folder: str) -> Path:
     """Write the page of a search, with the trials so far. Raises FileError if no trial has ended."""
-    from ...core.errors import FileError
     from ...experiments.settings import require_optuna
 
     require_optuna()
@@ -269,6 +268,6 @@ def _write_search_page(folder: str) -> Path:
 
     found = Search(folder)
     if not found.trials:
-        raise FileError(f"{folder} has no finished trial to show yet.")
+        raise NotARunError(f"{folder} has no finished trial to show yet.")
     write_search_report(found)
     return found.report

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import os
 
-from ...core.errors import SettingError
+from ...core.errors import IncompatibleSettingError
 from ...core.extras import require
 
 TOKEN = "CUTAWAY_TOKEN"
@@ -163,7 +163,7 @@ def _run_and_state(opened: list[str]) -> tuple[str | None, str]:
     states = [word.partition("#")[2] for word in opened if word.startswith(("#", "http://", "https://"))]
     runs = [word for word in opened if not word.startswith(("#", "http://", "https://"))]
     if len(runs) > 1 or len(states) > 1:
-        raise SettingError(
+        raise IncompatibleSettingError(
             "The studio takes one RUN and one state: cutaway studio RUN '#data=...'. Quote the state, because it "
             "contains & characters."
         )

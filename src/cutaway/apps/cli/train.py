@@ -66,7 +66,7 @@ def run_train(args: argparse.Namespace) -> int:
     try:
         result = train(cast(Any, model), data, out=args.out, resume=args.resume, overwrite=args.overwrite, **given)
     except RunExists as error:
-        raise FileError(f"{error} To replace the run, add --overwrite.") from None
+        raise FileError(f"{error} To replace the run, add --overwrite.", code=error.code) from None
     if rank() > 0:  # only the first process of torchrun prints the result
         return 0
     if args.open:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import FileError, SettingError, shorten
+from ...core.errors import FileError, IncompatibleSettingError, shorten
 from .exercises import Answer, Chapter, NotYet, chapter, check_answer
 
 OPENING = 120.0  # time limit in seconds to run the file, with the import of PyTorch, before the first check
@@ -46,7 +46,7 @@ def check(number: str | int, *answers: Answer) -> None:
     for answer in answers:
         name = getattr(answer, "__name__", type(answer).__name__)
         if name not in asked:
-            raise SettingError(f"Chapter {int(number)} has no exercise {name}: it has {', '.join(asked)}.")
+            raise IncompatibleSettingError(f"Chapter {int(number)} has no exercise {name}: it has {', '.join(asked)}.")
         try:
             check_answer(asked[name], answer)
         except NotYet as error:

@@ -71,7 +71,8 @@ def chapter(number: str | int) -> Chapter:
     if not (words.isdecimal() and len(words) < 4 and int(words) in found):
         raise SettingError(
             f"There is no chapter {shorten_repr(number)}: chapters are 1 to {len(CHAPTERS)}. `cutaway course` lists "
-            "them."
+            "them.",
+            code="CUT-102",
         )
     return found[int(words)]
 

@@ -369,31 +369,31 @@ def _as_events(events: AsyncIterator[dict[str, Any]], path: str) -> Response:
             async for event in events:
                 yield f"data: {json.dumps(event)}\n\n"
         except Exception as error:
-            status, words = _status(error)
+            status, words, code = _status(error)
             if status == 500:
                 logging.getLogger("uvicorn.error").exception("Text generation failed.")
-            said = rejection(path, status, words)
+            said = rejection(path, status, words, code)
             yield f"data: {bytes(said.body).decode()}\n\n"
         yield "data: [DONE]\n\n"
 
     return StreamingResponse(lines(), media_type="text/event-stream")
 
 
-def _status(error: Exception) -> tuple[int, str]:
-    """Return the HTTP status of an error and its message."""
+def _status(error: Exception) -> tuple[int, str, str]:
+    """Return the HTTP status of an error, its message and its code, which is empty for errors of HTTP."""
     if isinstance(error, HTTPException):
-        return error.status_code, NOT_THAT.get(error.status_code, error.detail)
+        return error.status_code, NOT_THAT.get(error.status_code, error.detail), ""
     if isinstance(error, text_generation.UnknownModel):
-        return 404, str(error)
+        return 404, str(error), error.code
     if isinstance(error, CutawayError):
-        return 422, str(error)
+        return 422, str(error), error.code
     if isinstance(error, TimeoutError):
-        return 504, "The request timed out."
+        return 504, "The request timed out.", ""
     if isinstance(error, ClientDisconnect):
-        return 400, "The request body is incomplete."
+        return 400, "The request body is incomplete.", ""
     if isinstance(error, ProcessEnded):
-        return 500, str(error)
-    return 500, FAULT
+        return 500, str(error), ""
+    return 500, FAULT, ""
 
 
 async def _rejected(request: Request, error: Exception) -> Response:

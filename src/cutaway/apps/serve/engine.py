@@ -38,7 +38,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ...core.errors import CutawayError, memory_message, printable
+from ...core.errors import CutawayError, MemoryLimitError, memory_message, printable
 from ...core.memory_budget import FRACTION, free_memory
 from ...runs.run import Run
 from ..networking import interrupts_blocked, process_context
@@ -55,7 +55,9 @@ Step = tuple[int, GenerationRequest, int]  # a text's number, its request, and t
 
 
 class Rejected(CutawayError):
-    """An error that the process reported, with its message."""
+    """An error that the process reported, with its message and its code."""
+
+    code = "CUT-603"
 
 
 class Fault(Exception):
@@ -194,7 +196,7 @@ def decode_reply(message: bytes) -> Reply:
 
 def _answer(reply: Reply) -> Any:
     if "error" in reply:
-        raise Rejected(reply["error"])
+        raise Rejected(reply["error"], code=reply["code"])
     if "fault" in reply:
         raise Fault(reply["fault"])
     if "stopped" in reply:
@@ -340,9 +342,10 @@ def error_reply(error: BaseException) -> Reply:
     if isinstance(error, LargeRequest):
         return {"large": True}
     if isinstance(error, CutawayError):
-        return {"error": str(error)}
+        return {"error": str(error), "code": error.code}
     if memory_message(error) is not None:
-        return {"error": "Memory ran out while this request was processed. Send fewer or smaller examples at once."}
+        words = "Memory ran out while this request was processed. Send fewer or smaller examples at once."
+        return {"error": words, "code": MemoryLimitError.code}
     print(printable("".join(traceback.format_exception(error))), file=sys.stderr, flush=True)
     return {"fault": f"{type(error).__name__} in the process of the model"}
 
@@ -571,4 +574,4 @@ async def _all_left(texts: Sequence[Text]) -> None:
 def _error(reply: Reply) -> Exception:
     if "large" in reply:
         return LargeRequest()
-    return Rejected(reply["error"]) if "error" in reply else Fault(reply["fault"])
+    return Rejected(reply["error"], code=reply["code"]) if "error" in reply else Fault(reply["fault"])

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import DataError, join, shorten, shorten_repr
+from ...core.errors import RequestError, join, shorten, shorten_repr
 from ...core.spec import Context, Masked, Solution
 from ...data.graphs.transforms import GraphPreprocessing
 from ...data.series.transforms import ForecastPreprocessing
@@ -118,15 +118,15 @@ class Inputs:
         reject_keys(document, self.forms, "the predict request")
         given = [form for form in self.forms if form in document]
         if len(given) != 1:
-            raise DataError(
+            raise RequestError(
                 f"Give {join([repr(form) for form in self.forms], 'or')}" + (", one of them." if given else ".")
             )
         form = given[0]
         values = document[form]
         if not isinstance(values, list) or not values:
-            raise DataError(f"Invalid {form!r}: must be a list with at least one item.")
+            raise RequestError(f"Invalid {form!r}: must be a list with at least one item.")
         if len(values) > EXAMPLES:
-            raise DataError(f"{form!r} has {len(values):,} items: at most {EXAMPLES:,} are allowed in one request.")
+            raise RequestError(f"{form!r} has {len(values):,} items: at most {EXAMPLES:,} are allowed in one request.")
         read: dict[str, Callable[[list[Any]], PredictionRequest]] = {
             "rows": self._rows, "texts": self._texts, "series": self._series, "files": self._files_in,
         }  # fmt: skip
@@ -136,7 +136,7 @@ class Inputs:
         """Read rows of a table: objects that map columns to cells."""
         for i, row in enumerate(rows, 1):
             if not isinstance(row, dict) or not row:
-                raise DataError(f"Invalid row {i}: must be an object that maps columns to cells.")
+                raise RequestError(f"Invalid row {i}: must be an object that maps columns to cells.")
             for column, cell in row.items():
                 _reject_cell(cell, f"row {i}, column {shorten(column)}")
                 _reject_surrogates(column, f"row {i}")
@@ -144,7 +144,7 @@ class Inputs:
             return PredictionRequest(files=[("rows.csv", _as_csv(rows))], alone=True)
         for i, row in enumerate(rows, 1):
             if absent := [column for column in self.columns if column not in row]:
-                raise DataError(
+                raise RequestError(
                     f"Row {i} has no columns {join([repr(a) for a in absent[:10]], 'and')}."
                     if len(absent) > 1
                     else f"Row {i} has no column {absent[0]!r}.",
@@ -162,9 +162,9 @@ class Inputs:
     def _texts(self, texts: list[Any]) -> PredictionRequest:
         for i, text in enumerate(texts, 1):
             if not isinstance(text, str):
-                raise DataError(f"Invalid text {i}: must be a string.")
+                raise RequestError(f"Invalid text {i}: must be a string.")
             if not text.strip():
-                raise DataError(f"Text {i} is empty.")
+                raise RequestError(f"Text {i} is empty.")
             _reject_surrogates(text, f"text {i}")
         target = self.spec.target
         # Words to look up, problems and texts with gaps are never read as paths.
@@ -176,12 +176,12 @@ class Inputs:
     def _series(self, series: list[Any]) -> PredictionRequest:
         for i, values in enumerate(series, 1):
             if not isinstance(values, list) or not values:
-                raise DataError(f"Invalid series {i}: must be a list of numbers.")
+                raise RequestError(f"Invalid series {i}: must be a list of numbers.")
             flat = [v for step in values for v in (step if isinstance(step, list) else [step])]
             if not all(type(v) in (int, float) and abs(v) < 1e300 for v in flat):
-                raise DataError(f"Invalid series {i}: all values must be finite numbers.")
+                raise RequestError(f"Invalid series {i}: all values must be finite numbers.")
             if len({len(step) if isinstance(step, list) else -1 for step in values}) > 1:
-                raise DataError(f"Series {i} has steps of different lengths.")
+                raise RequestError(f"Series {i} has steps of different lengths.")
         return PredictionRequest(list(series))
 
     def _files_in(self, files: list[Any]) -> PredictionRequest:
@@ -189,15 +189,15 @@ class Inputs:
         found = []
         for i, file in enumerate(files, 1):
             if not isinstance(file, dict) or not isinstance(file.get("data"), str):
-                raise DataError(f'Invalid file {i}: must be {{"name": …, "data": …}} with Base64 data.')
+                raise RequestError(f'Invalid file {i}: must be {{"name": …, "data": …}} with Base64 data.')
             reject_keys(file, ("name", "data"), f"file {i}")
             name = file.get("name", f"file-{i}")
             if not isinstance(name, str) or not name:
-                raise DataError(f"Invalid name of file {i}: must be a string of at least one character.")
+                raise RequestError(f"Invalid name of file {i}: must be a string of at least one character.")
             try:
                 content = base64.b64decode(file["data"], validate=True)
             except (binascii.Error, ValueError):
-                raise DataError(f"The data of file {i} is not Base64.") from None
+                raise RequestError(f"The data of file {i} is not Base64.") from None
             found.append((name, content))
         return self._files(found)
 
@@ -205,7 +205,7 @@ class Inputs:
         for name, content in files:
             _reject_surrogates(name, "a file's name")
             if not content:
-                raise DataError(f"{shorten(name)} is empty.")
+                raise RequestError(f"{shorten(name)} is empty.")
             self._reject_unpacking(shorten(name), content)
         named = [(name[-NAME:], content) for name, content in files]
         lines = sum(content.count(b"\n") for _, content in files) if self.kind == "seq2seq" else 0
@@ -216,9 +216,9 @@ class Inputs:
     def _reject_unpacking(self, name: str, content: bytes) -> None:
         """Raise DataError for a file type that could expand to a thousand times its size or refer to other files."""
         if self.kind == "video" and not VIDEOS.match(content):
-            raise DataError(f"{name} is not a supported video file.")
+            raise RequestError(f"{name} is not a supported video file.")
         if content.startswith(b"PAR1") or name.lower().endswith(".parquet"):
-            raise DataError(
+            raise RequestError(
                 f"{name} is a Parquet file, which is not accepted because it can expand to gigabytes. "
                 "Send rows, CSV or TSV."
             )
@@ -281,23 +281,23 @@ def reject_keys(document: Mapping[str, Any], known: Sequence[str], what: str) ->
     """Raise DataError for the first key of a request that is not in `known`."""
     for key in document:
         if key not in known:
-            raise DataError(f"Unknown key {shorten_repr(key)} in {what}: must be one of {', '.join(known)}.")
+            raise RequestError(f"Unknown key {shorten_repr(key)} in {what}: must be one of {', '.join(known)}.")
 
 
 def _decode_text(body: bytes) -> str:
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(f"The text is not valid UTF-8 at byte {error.start}.") from None
+        raise RequestError(f"The text is not valid UTF-8 at byte {error.start}.") from None
 
 
 def _reject_cell(cell: Any, where: str) -> None:
     if isinstance(cell, str):
         _reject_surrogates(cell, where)
     elif isinstance(cell, float) and not math.isfinite(cell):
-        raise DataError(f"Invalid number in {where}: must be finite.")
+        raise RequestError(f"Invalid number in {where}: must be finite.")
     elif cell is not None and not isinstance(cell, bool | int | float):
-        raise DataError(
+        raise RequestError(
             f"Invalid cell {shorten_repr(cell)} in {where}: must be a string, a number, true, false or null."
         )
 
@@ -308,7 +308,7 @@ def _reject_surrogates(text: str, where: str) -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise DataError(f"Invalid text in {where}: it contains a lone surrogate.") from None
+            raise RequestError(f"Invalid text in {where}: it contains a lone surrogate.") from None
 
 
 def _as_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:

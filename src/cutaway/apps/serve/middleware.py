@@ -127,8 +127,11 @@ class Guard:
         return 401, "Missing or wrong token: send Authorization: Bearer TOKEN."
 
 
-def rejection(path: str, status: int, words: str) -> JSONResponse:
-    """Return an error response in the format that clients of the path expect, with the headers of the status."""
+def rejection(path: str, status: int, words: str, code: str = "") -> JSONResponse:
+    """Return an error response in the format that clients of the path expect, with the headers of the status.
+
+    `code` names the kind of problem, such as CUT-603; errors of HTTP have none.
+    """
     headers = {}
     if status in (429, 503):
         headers["retry-after"] = str(AGAIN)
@@ -137,9 +140,9 @@ def rejection(path: str, status: int, words: str) -> JSONResponse:
     if status in (408, 413):  # the rest of the body is not read
         headers["connection"] = "close"
     if not path.startswith(OF_OPENAI):
-        return JSONResponse({"error": words}, status, headers)
+        return JSONResponse({"error": words} | ({"code": code} if code else {}), status, headers)
     kind = KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
-    error = {"message": words, "type": kind, "param": None, "code": None}
+    error = {"message": words, "type": kind, "param": None, "code": code or None}
     return JSONResponse({"error": error}, status, headers)
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import CutawayError, DataError
+from ...core.errors import CutawayError, RequestError
 from ...core.extras import require
 from ...data.graphs.transforms import GraphPreprocessing
 from ...data.images.image_files import read_header
@@ -182,7 +182,7 @@ def reject_oversized(what: str, count: int, bounds: Bounds) -> None:
     most: int = getattr(bounds, what)
     if count > most:
         words = what.replace("_", " ").replace("graph rows", "nodes and edges")
-        raise DataError(
+        raise RequestError(
             f"The request has {count:,} {words}: at most {most:,} are allowed in one request.",
             fix="Send several requests, or smaller files.",
         )

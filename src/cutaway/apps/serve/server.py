@@ -11,7 +11,7 @@ from types import FrameType
 import uvicorn
 from prometheus_client import disable_created_metrics
 
-from ...core.errors import SettingError
+from ...core.errors import AddressError, SettingError
 from ...runs.run import Run
 from ..networking import IdleConnections, is_loopback, open_socket, reachable_host
 from .app import Routes
@@ -115,7 +115,7 @@ def reject_open(host: str, token: str | None) -> None:
     if token is not None and (len(token) < TOKEN or not token.isascii() or not token.isprintable() or " " in token):
         raise SettingError(f"Invalid token: must be at least {TOKEN} ASCII characters without spaces.")
     if token is None and not is_loopback(host):
-        raise SettingError(
+        raise AddressError(
             f"--host {host} makes the server reachable from other machines, and requires a token: set CUTAWAY_TOKEN in "
             "the environment (at least 16 characters, such as the output of `openssl rand -hex 16`). Requests must "
             "send it as Authorization: Bearer TOKEN. It is not encrypted unless a TLS proxy is in front of the server."

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from ...core.errors import DataError, SettingError, join, shorten_repr
+from ...core.errors import DataError, RequestError, join, shorten_repr
 from ...core.spec import NextToken, Solution
 from ...data.text.corpus_transforms import RunningPreprocessing
 from ...inference.sampling import Sampling
@@ -193,7 +193,7 @@ def generates_text(run: Run) -> bool:
 def require_text_generation(run: Run) -> None:
     """Raise DataError if a run does not generate texts."""
     if not generates_text(run):
-        raise DataError(
+        raise RequestError(
             f"The model {run.about['model']} does not generate text: it predicts {run.spec.target.column} from "
             f"{run.spec.kind} data. Use POST /predict."
         )
@@ -206,7 +206,7 @@ def number(document: Mapping[str, Any], key: str, kind: type, usual: Any) -> Any
         return usual
     right = type(value) is int or (kind is float and type(value) is float and math.isfinite(value))
     if not right or abs(value) > 2**63:
-        raise SettingError(
+        raise RequestError(
             f"Invalid {key}={shorten_repr(value)}: must be {'an integer' if kind is int else 'a number'}."
         )
     return kind(value)
@@ -216,7 +216,7 @@ def flag(document: Mapping[str, Any], key: str) -> bool:
     """Return a boolean of a request, false by default. Raises SettingError for another type."""
     value = document.get(key)
     if value is not None and not isinstance(value, bool):
-        raise SettingError(f"Invalid {key}={shorten_repr(value)}: must be true or false.")
+        raise RequestError(f"Invalid {key}={shorten_repr(value)}: must be true or false.")
     return bool(value)
 
 
@@ -226,7 +226,7 @@ def parse_stop_strings(document: Mapping[str, Any]) -> tuple[str, ...]:
     found = [value] if isinstance(value, str) else value or []
     right = isinstance(found, list) and all(isinstance(one, str) and 0 < len(one) <= STOP for one in found)
     if not right or len(found) > STOPS:
-        raise SettingError(
+        raise RequestError(
             f"Invalid stop={shorten_repr(value)}: must be a string of 1 to {STOP:,} characters, or a list of at most "
             f"{STOPS} strings."
         )
@@ -238,7 +238,7 @@ def parse_bounded_int(document: Mapping[str, Any], key: str, usual: int, most: i
     value: int = number(document, key, int, usual)
     if not 1 <= value <= most:
         more = f", the limit of this server ({option})" if option else ""
-        raise SettingError(f"Invalid {key}={value}: must be from 1 to {most:,}{more}.")
+        raise RequestError(f"Invalid {key}={value}: must be from 1 to {most:,}{more}.")
     return value
 
 
@@ -252,20 +252,20 @@ def parse_seed(document: Mapping[str, Any], usual: int) -> int:
     """Return the seed of the first text. Raises SettingError."""
     seed: int = number(document, "seed", int, usual)
     if not 0 <= seed < MOST_SEED:
-        raise SettingError(f"Invalid seed={seed}: must be at least 0 and below 2**63.")
+        raise RequestError(f"Invalid seed={seed}: must be at least 0 and below 2**63.")
     return seed
 
 
 def parse_prompt(value: Any) -> str:
     """Return a valid prompt. Raises DataError for anything else."""
     if not isinstance(value, str):
-        raise DataError(f"Invalid prompt={shorten_repr(value)}: must be a string.")
+        raise RequestError(f"Invalid prompt={shorten_repr(value)}: must be a string.")
     if len(value) > PROMPT:
-        raise DataError(f"The prompt has {len(value):,} characters: at most {PROMPT:,} are allowed.")
+        raise RequestError(f"The prompt has {len(value):,} characters: at most {PROMPT:,} are allowed.")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise DataError("Invalid prompt: it contains a lone surrogate.") from None
+        raise RequestError("Invalid prompt: it contains a lone surrogate.") from None
     return value
 
 
@@ -312,12 +312,12 @@ class Request:
         prompts = [_chat(document.get("messages"))] if chat else _prompts(document.get("prompt"))
         samples = parse_bounded_int(document, "n", 1, SAMPLES)
         if document.get("best_of") not in (None, samples):
-            raise SettingError("Invalid best_of: must equal n, because texts are not ranked.")
+            raise RequestError("Invalid best_of: must equal n, because texts are not ranked.")
         # A chat without a count may be as long as this server allows, as in OpenAI's API.
         key = "max_completion_tokens" if chat and "max_completion_tokens" in document else "max_tokens"
         count = parse_num_tokens(document, key, limits.max_tokens if chat else TOKENS, limits)
         if (total := count * samples * len(prompts)) > SAMPLES * limits.max_tokens:
-            raise SettingError(
+            raise RequestError(
                 f"{len(prompts)} prompts, n={samples} and {key}={count} are {total:,} tokens: at most "
                 f"{SAMPLES * limits.max_tokens:,} are allowed in one request. Send several requests."
             )
@@ -325,7 +325,7 @@ class Request:
         stop, sampling = parse_stop_strings(document), parse_sampling(document, 1.0)
         options = document.get("stream_options") or {}
         if not isinstance(options, dict):
-            raise SettingError("Invalid stream_options: must be an object.")
+            raise RequestError("Invalid stream_options: must be an object.")
         return cls(
             chat,
             [GenerationRequest(p, count, seed + k, stop, False, sampling) for p in prompts for k in range(samples)],
@@ -337,6 +337,8 @@ class Request:
 
 class UnknownModel(DataError):
     """Raised for a model that this server does not have: 404, as in OpenAI's API."""
+
+    code = "CUT-603"
 
 
 class Shape:
@@ -411,9 +413,9 @@ def _reject_unknown(document: Mapping[str, Any], known: Sequence[str]) -> None:
         if key in known:
             continue
         if key not in NEUTRAL:
-            raise SettingError(f"Unknown parameter {shorten_repr(key)}: must be one of {', '.join(known)}.")
+            raise RequestError(f"Unknown parameter {shorten_repr(key)}: must be one of {', '.join(known)}.")
         if value not in NEUTRAL[key]:
-            raise SettingError(f"Unsupported {key}={shorten_repr(value)}: this server has no such feature. Omit it.")
+            raise RequestError(f"Unsupported {key}={shorten_repr(value)}: this server has no such feature. Omit it.")
 
 
 def _prompts(value: Any) -> list[str]:
@@ -421,7 +423,7 @@ def _prompts(value: Any) -> list[str]:
     clients cannot know them."""
     found = value if isinstance(value, list) else [value]
     if not 1 <= len(found) <= PROMPTS or not all(isinstance(one, str) for one in found):
-        raise DataError(
+        raise RequestError(
             f"Invalid prompt={shorten_repr(value)}: must be a string or a list of at most {PROMPTS} strings. Token ids "
             "are not supported."
         )
@@ -431,11 +433,11 @@ def _prompts(value: Any) -> list[str]:
 def _chat(messages: Any) -> str:
     """Join the texts of the messages, each followed by a line break. Raises DataError."""
     if not isinstance(messages, list) or not messages:
-        raise DataError("Invalid messages: must be a list with at least one message.")
+        raise RequestError("Invalid messages: must be a list with at least one message.")
     content = []
     for i, message in enumerate(messages, 1):
         if not isinstance(message, dict) or message.get("role") not in ROLES:
-            raise DataError(f"Invalid role of message {i}: must be {join(ROLES, 'or')}.")
+            raise RequestError(f"Invalid role of message {i}: must be {join(ROLES, 'or')}.")
         content.append(_content(message.get("content"), i))
     return parse_prompt("".join(f"{text}\n" for text in content))
 
@@ -446,7 +448,7 @@ def _content(content: Any, i: int) -> str:
         return content
     parts = content if isinstance(content, list) and all(isinstance(part, dict) for part in content) else []
     if not parts or not all(part.get("type") == "text" and isinstance(part.get("text"), str) for part in parts):
-        raise DataError(f"Invalid content of message {i}: must be a string, or a list of parts of type text.")
+        raise RequestError(f"Invalid content of message {i}: must be a string, or a list of parts of type text.")
     return "".join(part["text"] for part in parts)
 
 

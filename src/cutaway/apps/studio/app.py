@@ -176,7 +176,7 @@ class Routes:
             raise SettingError("Invalid views: must be names of views.")
         known = [view["name"] for view in self._choices()["views"]]
         if unknown := [view for view in views if view not in known]:
-            raise SettingError(f"There is no view {unknown[0][:80]!r}. Available: {', '.join(known)}.")
+            raise SettingError(f"There is no view {unknown[0][:80]!r}. Available: {', '.join(known)}.", code="CUT-102")
         words = isinstance(options, dict) and len(options) <= WATCHED
         if not words or not all(
             isinstance(k, str) and isinstance(v, str) and len(v) <= 200 for k, v in options.items()
@@ -236,7 +236,8 @@ class Routes:
         if isinstance(error, HTTPException):
             return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
         status = 413 if isinstance(error, TooLarge) else 500 if isinstance(error, Fault) else 422
-        return JSONResponse({"error": strip_folders(str(error), self.studio.folder)}, status)
+        body = {"error": strip_folders(str(error), self.studio.folder)}
+        return JSONResponse(body | ({"code": error.code} if isinstance(error, CutawayError) else {}), status)
 
 
 def answering(handle: Callable[[dict[str, Any]], Awaitable[Side | dict[str, Any] | None]]) -> Handler:

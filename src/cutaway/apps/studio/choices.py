@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.config import as_text
-from ...core.errors import DataError, FileError
+from ...core.errors import DataError, NotEnoughDataError, UnsupportedDataError, WriteError
 from ...data.datasets.toy_data import TOYS
 from ...data.open_data import NAMED, where
 from ...data.settings import DataSettings
@@ -184,6 +184,8 @@ SUFFIXES = (*TABLE_SUFFIXES, ".txt")
 class TooLarge(DataError):
     """An upload above the size limit."""
 
+    code = "CUT-603"
+
 
 @dataclass(frozen=True)
 class Upload:
@@ -239,7 +241,7 @@ class Uploads:
                         )
                     file.write(piece)
         except OSError as error:
-            raise FileError(f"{title[:80]} could not be saved: {error.strerror or error}.") from error
+            raise WriteError(f"{title[:80]} could not be saved: {error.strerror or error}.") from error
         except BaseException:
             path.unlink(missing_ok=True)
             raise
@@ -271,7 +273,7 @@ class Uploads:
                 table = read_table(path)
                 columns, notes = tuple(table.columns), tuple(table.notes)
             elif not path.stat().st_size:
-                raise DataError(f"{title[:80]} is empty.")
+                raise NotEnoughDataError(f"{title[:80]} is empty.")
         except BaseException:
             self.taken -= path.stat().st_size
             path.unlink()
@@ -293,7 +295,7 @@ def plain_name(title: str) -> tuple[str, str]:
     """Return a stem of letters, digits, - and _, and the suffix. Raises DataError for a suffix that is not accepted."""
     stem, dot, suffix = title.rpartition(".")
     if f"{dot}{suffix.lower()}" not in SUFFIXES:
-        raise DataError(
+        raise UnsupportedDataError(
             f"{title[:80]!r} is not supported: must be a table ({', '.join(TABLE_SUFFIXES)}) or a text (.txt).",
             fix="Use the path of other data with `cutaway train`, and open the run with `cutaway studio RUN`.",
         )
@@ -315,7 +317,7 @@ def _save_as_png(content: bytes, path: Path) -> None:
         path.unlink(missing_ok=True)
         if isinstance(error, DataError):
             raise
-        raise DataError(
+        raise UnsupportedDataError(
             "The file is not a readable image.", fix="Supported formats are PNG, JPEG, GIF, WebP and others."
         ) from error
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from starlette.responses import HTMLResponse, JSONResponse
 
-from ...core.errors import SettingError
+from ...core.errors import AddressError
 from ..networking import (
     App,
     Hosts,
@@ -92,7 +92,7 @@ def _wants_a_page(scope: Scope) -> bool:
 def reject_open_host(host: str, to_all: bool) -> None:
     """Raise SettingError for a host that other machines can reach, unless `to_all` is true."""
     if not is_loopback(host) and not to_all:
-        raise SettingError(
+        raise AddressError(
             f"--host {host} makes the studio reachable from other machines, unencrypted: everyone who has its address "
             "can train on this machine and see its data. To allow this, add --open-to-the-network."
         )

@@ -26,7 +26,7 @@ from urllib.parse import quote
 import torch
 
 from ...core.config import as_text, shell_command
-from ...core.errors import CutawayError, SettingError, TrainingError
+from ...core.errors import CutawayError, MissingSettingError, SettingError, TrainingError
 from ...core.files import write_csv, write_json
 from ...data.datasets.toy_data import TOYS, toy_parameters
 from ...data.open_data import open_data
@@ -167,7 +167,7 @@ class Learner:
             reply |= getattr(self, f"do_{message['do']}")(message) or {}
             reply["step"] = self.live.step if self.live is not None else 0
         except CutawayError as error:
-            reply["error"] = str(error)
+            reply |= {"error": str(error), "code": error.code}
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
             reply["fault"] = f"Internal error: {type(error).__name__}: {error}. The server log has the details."
@@ -243,7 +243,7 @@ class Learner:
     def _require_live(self) -> LiveTrainer:
         """Return the trainer of the open model. Raises SettingError if none is open."""
         if self.live is None:
-            raise SettingError("No model is open on this side yet.")
+            raise MissingSettingError("No model is open on this side yet.")
         return self.live
 
     # --- frames -----------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ...core.errors import DataError, SettingError, UnknownName
+from ...core.errors import DataError, MissingFileError, MissingSettingError, SettingError, UnknownName
 from ...data.open_data import NAMED, where
 from ...training.run_folder import read_run
 from .choices import SUFFIXES, Uploads, strip_folders
@@ -71,7 +71,7 @@ class Side:
     async def ask(self, message: Message) -> None:
         """Have the learner execute a message. Raises its errors, and SettingError if the side is closed."""
         if self.pair is None:
-            raise SettingError(f"No model is open on side {self.name} yet.")
+            raise MissingSettingError(f"No model is open on side {self.name} yet.")
         reply, _ = await self.pair.learner.ask(message)
         self.step = reply["step"]
         self.news()
@@ -79,7 +79,7 @@ class Side:
     async def save(self, write: bool) -> Message:
         """Return the command and Python code that train the same model; with `write`, also a run. Raises as `ask`."""
         if self.pair is None:
-            raise SettingError(f"No model is open on side {self.name} yet.")
+            raise MissingSettingError(f"No model is open on side {self.name} yet.")
         reply, _ = await self.pair.learner.ask({"do": "save", "write": write, "shared": self.shared()})
         self.news()
         return {key: reply[key] for key in ("command", "python", "says", "folder")}
@@ -92,7 +92,7 @@ class Side:
     async def weighed(self, name: str, index: list[int]) -> float:
         """Return the current value of one weight. Raises as `ask`."""
         if self.pair is None:
-            raise SettingError(f"No model is open on side {self.name} yet.")
+            raise MissingSettingError(f"No model is open on side {self.name} yet.")
         reply, _ = await self.pair.learner.ask({"do": "weigh", "name": name, "index": index})
         return float(reply["value"])
 
@@ -194,7 +194,7 @@ class Studio:
         """
         data, model = state.get("data", ""), state.get("model", "")
         if not data or not model:
-            raise SettingError("Missing data or model: e.g. data=moons and model=mlp.")
+            raise MissingSettingError("Missing data or model: e.g. data=moons and model=mlp.")
         parse_log(state.get("log", ""))
         source, run = self._source(data)
         return Opening(
@@ -215,7 +215,7 @@ class Studio:
         """Return the source of the data and the run's folder, if it is the run's."""
         if data == "run":
             if self.run is None:
-                raise SettingError("No run is open: start `cutaway studio RUN`.")
+                raise MissingSettingError("No run is open: start `cutaway studio RUN`.")
             return "", str(self.run)
         if data in self.uploads.files:
             return str(self.uploads.files[data].path), None
@@ -227,7 +227,7 @@ class Studio:
         if data not in NAMED:
             raise UnknownName("data set", data, [*NAMED, *self.uploads.files], "Paths cannot be opened from the page.")
         if where(data) is None:
-            raise DataError(
+            raise MissingFileError(
                 f"{data} is not on this machine, and the studio downloads nothing.",
                 fix=f"`cutaway check MODEL {data}` downloads it.",
             )

@@ -26,7 +26,7 @@ import torch
 from torch import nn
 
 from ...core.config import as_text, build, field_names, parse, pick, split_model_settings, unknown_setting
-from ...core.errors import CutawayError, ModelError, SettingError
+from ...core.errors import CutawayError, IncompatibleSettingError, MemoryLimitError, ModelError, SettingError
 from ...core.memory_budget import format_bytes, free_memory
 from ...core.spec import Context, Masked, NextToken, Solution, Target
 from ...data.datasets.toy_data import TOYS
@@ -127,13 +127,13 @@ def state_settings(state: Mapping[str, str]) -> dict[str, str]:
         if key in OF_SIDE or key in OF_PAGE or key.startswith("view."):
             continue
         if key in NOT_HERE:
-            raise SettingError(f"Invalid {key}: not available in the studio; use `cutaway train`.")
+            raise IncompatibleSettingError(f"Invalid {key}: not available in the studio; use `cutaway train`.")
         if key not in TRAINING and key not in DATA and not key.startswith("model."):
             raise unknown_setting(key, [*TRAINING, *DATA])
         given[key] = value
     tokenizer = given.get("tokenizer")
     if tokenizer is not None and not re.fullmatch(r"\w+", tokenizer):
-        raise SettingError("Tokenizer files cannot be opened from the page: choose a tokenizer by name.")
+        raise IncompatibleSettingError("Tokenizer files cannot be opened from the page: choose a tokenizer by name.")
     return given
 
 
@@ -297,7 +297,7 @@ def with_data(ready: TrainingSetup, changes: Mapping[str, Any]) -> TrainingSetup
     data = open_data(ready.data.source, settings, ready.sizes, ready.preset.targets)
     if data.spec.shape != ready.data.spec.shape or data.spec.target != ready.data.spec.target:
         said = ", ".join(f"{key}={value}" for key, value in changes.items())
-        raise SettingError(f"{said} changes the shape of the data: open the model again.")
+        raise IncompatibleSettingError(f"{said} changes the shape of the data: open the model again.")
     return dataclasses.replace(ready, data=data, data_settings=settings)
 
 
@@ -359,7 +359,7 @@ def reject_large_steps(trainer: Trainer, settings: TrainSettings) -> None:
     kept = measure_activations(trainer.model, inputs, trainer.place)
     needed = AND_BACK * kept * min(settings.batch_size, len(trainer.train)) / max(1, len(few))
     if needed > FRACTION * free:
-        raise SettingError(
+        raise MemoryLimitError(
             f"A step of batch_size={settings.batch_size} examples would need about {format_bytes(int(needed))} of"
             f" memory with this model; {format_bytes(free)} are free, of which the studio uses at most half."
             " Use a narrower model or a smaller batch."

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ...core.config import as_text, build
-from ...core.errors import SettingError, TrainingError, UnknownName
+from ...core.errors import IncompatibleSettingError, SettingError, TrainingError, UnknownName
 from ...training.callbacks import Progress
 from ...training.checkpoint import TrainingState, latest_checkpoint
 from ...training.config import TrainSettings
@@ -335,7 +335,9 @@ class LiveTrainer:
         elif key in LIVE:
             self._change_setting(key, value)
         else:
-            raise SettingError(f"{key} cannot change during training: open the model again with {key}={value}.")
+            raise IncompatibleSettingError(
+                f"{key} cannot change during training: open the model again with {key}={value}."
+            )
         self._log_change(Change(self.step, key, value))
 
     def weighed(self, name: str, index: tuple[int, ...]) -> float:

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core.errors import CutawayError, DataError, SettingError
+from ...core.errors import CutawayError, DataError, SettingError, UnsupportedDataError
 from ...core.spec import Classes, ImageSpec, Mask, Masked, NextToken, PairSpec, Solution, Tags, TextSpec, Value
 from ...data.text.corpus_transforms import GAP, MaskedPreprocessing, RunningPreprocessing
 from ...data.text.puzzles import PuzzlePreprocessing
@@ -274,7 +274,7 @@ def run_input(built: Built, asked: Mapping[str, Any], folder: Path) -> dict[str,
     way = input_form(built)
     try:
         if way is None:
-            raise DataError(f"Inputs of {built.ready.data.spec.kind} data cannot be typed or drawn.")
+            raise UnsupportedDataError(f"Inputs of {built.ready.data.spec.kind} data cannot be typed or drawn.")
         with torch.random.fork_rng([]), torch.no_grad():
             if way["kind"] == "image":
                 return _predict_image(built, folder / f"image-{int(asked['image'])}.png") if "image" in asked else {}

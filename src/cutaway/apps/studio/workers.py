@@ -49,7 +49,9 @@ def warm_up() -> None:
 
 
 class Rejected(CutawayError):
-    """An error that a process reported, with its message."""
+    """An error that a process reported, with its message and its code."""
+
+    code = "CUT-603"
 
 
 class Fault(Exception):
@@ -58,6 +60,8 @@ class Fault(Exception):
 
 class WorkerEnded(CutawayError):
     """A process has ended."""
+
+    code = "CUT-503"
 
 
 class Worker:
@@ -84,7 +88,7 @@ class Worker:
         finally:
             self.waiting.pop(number, None)
         if "error" in reply:
-            raise Rejected(reply["error"])
+            raise Rejected(reply["error"], code=reply["code"])
         if "fault" in reply:
             raise Fault(reply["fault"])
         return reply, body

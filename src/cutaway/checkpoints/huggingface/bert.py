@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.errors import ModelError
+from ...core.errors import CheckpointConfigError
 from ...models import albert, bert, distilbert, roberta
 from . import Family, Rule
 from .config_files import format_json, read_bool, read_dropout, read_float, read_int, reject_others, require_values
@@ -41,7 +41,7 @@ def parse_head(theirs: Mapping[str, Any], family: str) -> str:
     named = theirs.get("architectures") or [f"{family}Model"]
     known = {family + kind: head for kind, head in HEADS_BY_CLASS.items()}
     if not isinstance(named, list) or named[0] not in list(known):
-        raise ModelError(
+        raise CheckpointConfigError(
             f"config.json has architectures={named!r}, which the network here does not have: "
             f"it knows {', '.join(known)}."
         )
@@ -59,7 +59,7 @@ def num_labels(theirs: Mapping[str, Any]) -> int:
     if names is None:
         return 2
     if not isinstance(names, Mapping | list) or not names:
-        raise ModelError(
+        raise CheckpointConfigError(
             f"config.json has id2label={format_json(names)}, where the names of at least one class belong."
         )
     return len(names)
@@ -81,7 +81,7 @@ def require_fixed_values(config: bert.Config, family: str, **always: Any) -> Non
     """Raise ModelError if a network of ours does not have the fixed values of a family, `always`."""
     for field, value in always.items():
         if getattr(config, field) != value:
-            raise ModelError(
+            raise CheckpointConfigError(
                 f"This model has {field}={getattr(config, field)!r}, and transformers' {family} has always {value!r}: "
                 "it has no such form."
             )
@@ -256,7 +256,9 @@ def parse_roberta_config(theirs: Mapping[str, Any]) -> bert.Config:
     reject_others(theirs, "hidden_act", ("gelu",))  # its masked head supports no other
     padding = read_int(theirs, "pad_token_id", 1)
     if padding < 0:
-        raise ModelError(f"config.json has pad_token_id={padding}, where the id of a token belongs: at least 0.")
+        raise CheckpointConfigError(
+            f"config.json has pad_token_id={padding}, where the id of a token belongs: at least 0."
+        )
     first = padding + 1  # first position
     return bert.Config(
         **parse_shared_fields(theirs, vocab_size=50_265),

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import FileError, ModelError
+from ...core.errors import CheckpointConfigError, FileError
 from ...core.files import read_json
 from ..saving import CONFIG
 
@@ -152,14 +152,16 @@ def resolve_aliases(theirs: Mapping[str, Any], aliases: Mapping[str, str]) -> di
         if alias not in theirs:
             continue
         if field in theirs and theirs[field] != theirs[alias]:
-            raise ModelError(
+            raise CheckpointConfigError(
                 f"config.json has {alias}={theirs[alias]!r} beside {field}={theirs[field]!r}, which is the same field: "
                 "keep one of them."
             )
         found[field] = theirs[alias]
     for field in UNSUPPORTED_FIELDS:
         if found.get(field):
-            raise ModelError(f"config.json has {field}={format_json(found[field])}, which no network here has.")
+            raise CheckpointConfigError(
+                f"config.json has {field}={format_json(found[field])}, which no network here has."
+            )
     return found
 
 
@@ -167,7 +169,7 @@ def read_int(theirs: Mapping[str, Any], field: str, default: int, file: str = CO
     """Return an integer field. Raises ModelError if it is not an integer or larger than any possible size."""
     value = theirs.get(field, default)
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) > MAX_SIZE:
-        raise ModelError(f"{file} has {field}={format_json(value)}, where a whole number belongs.")
+        raise CheckpointConfigError(f"{file} has {field}={format_json(value)}, where a whole number belongs.")
     return value
 
 
@@ -176,7 +178,7 @@ def read_shared_int(theirs: Mapping[str, Any], field: str, default: int) -> int:
     ours = read_int(theirs, f"encoder_{field}", default)
     other = read_int(theirs, f"decoder_{field}", default)
     if ours != other:
-        raise ModelError(
+        raise CheckpointConfigError(
             f"config.json has decoder_{field}={other} and encoder_{field}={ours}, and the network here "
             "has one value for both."
         )
@@ -189,7 +191,7 @@ def reject_partial_patches(size: int, patch: int) -> None:
     Transformers would ignore the last pixels of such images.
     """
     if patch < 1 or size % patch:
-        raise ModelError(
+        raise CheckpointConfigError(
             f"config.json has image_size={size} and patch_size={patch}, which the network here does not have: "
             "image_size is a multiple of patch_size."
         )
@@ -199,7 +201,7 @@ def read_float(theirs: Mapping[str, Any], field: str, default: float) -> float:
     """Return a number field, or the default if it is absent. Raises ModelError if it is not a number."""
     value = theirs.get(field, default)
     if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= sys.float_info.max:
-        raise ModelError(f"config.json has {field}={format_json(value)}, where a number belongs.")
+        raise CheckpointConfigError(f"config.json has {field}={format_json(value)}, where a number belongs.")
     return float(value)
 
 
@@ -207,7 +209,7 @@ def read_bool(theirs: Mapping[str, Any], field: str, default: bool) -> bool:
     """Return a boolean field, or the default if it is absent. Raises ModelError if it is not a boolean."""
     value = theirs.get(field, default)
     if not isinstance(value, bool):
-        raise ModelError(f"config.json has {field}={format_json(value)}, where true or false belongs.")
+        raise CheckpointConfigError(f"config.json has {field}={format_json(value)}, where true or false belongs.")
     return value
 
 
@@ -230,7 +232,7 @@ def reject_others(theirs: Mapping[str, Any], field: str, known: tuple[Any, ...],
     """
     value = theirs.get(field, known[0])
     if value not in known:
-        raise ModelError(
+        raise CheckpointConfigError(
             f"{file} has {field}={format_json(value)}, which the network here does not have: "
             f"it knows {', '.join(map(format_json, known))}."
         )

@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ...core.config import as_text
-from ...core.errors import FileError, ModelError
+from ...core.errors import CheckpointConfigError, FileError, ModelError, UnsafeFileError, WeightsMismatchError
 from ...core.files import atomic_dir, read_json, write_json, write_text
 from ...core.memory_budget import build_on_meta
 from ...models.registry import Preset, preset
@@ -85,7 +85,7 @@ def find_weight_files(path: Path) -> tuple[Path, ...]:
         return tuple(path / name for name in names)
     pickles = sorted({found.name for pattern in PICKLES for found in path.glob(pattern)})
     if pickles:
-        raise FileError(
+        raise UnsafeFileError(
             f"{path} has its weights as a pickle alone ({pickles[0]}). Reading one can run any program that "
             f"is hidden in it, so it was not opened. Take {WEIGHTS} from where the folder came; or, where you "
             "trust it, let transformers write one: AutoModel.from_pretrained(IN).save_pretrained(OUT)."
@@ -179,7 +179,7 @@ class Folder:
         kind = self.theirs.get("model_type") if isinstance(self.theirs, dict) else None
         if not isinstance(kind, str) or kind not in families():
             what = f"a network of model_type {format_json(kind)}, which is not here" if kind else "no model_type"
-            raise ModelError(f"{path / CONFIG} has {what}. Here are: {', '.join(families())}.")
+            raise CheckpointConfigError(f"{path / CONFIG} has {what}. Here are: {', '.join(families())}.")
         self.family: Family = families()[kind]
         try:
             self._fields = resolve_aliases(self.theirs, self.family.aliases)
@@ -190,7 +190,7 @@ class Folder:
                 f"{CONFIG} has ",
             )  # messages about their fields begin with this, others are about our Config
             said = said.removeprefix(theirs) if said.startswith(theirs) else use_transformers_names(kind, said)
-            raise ModelError(f"{path / CONFIG}: {said}") from error
+            raise CheckpointConfigError(f"{path / CONFIG}: {said}") from error
         self.family = self.family.with_head(self.config)
         if (path / WEIGHTS).is_file() or (path / INDEX).is_file():
             self._reject_oversized()
@@ -259,7 +259,7 @@ class Folder:
             if isinstance(value, int) and value > bound:
                 what = f"{bound:,} tensors in all" if field in STACKS else f"no tensor with more than {bound:,} rows"
                 said = use_transformers_names(self.family.model_type, f"{field}={value}")
-                raise ModelError(
+                raise CheckpointConfigError(
                     f"{self.path / CONFIG}: {said} does not fit the weights in this folder, which have {what}. "
                     "Take both from one copy."
                 )
@@ -278,7 +278,7 @@ class Folder:
         if name is not None:
             found = preset(name)
             if found.name not in self.family.presets:
-                raise ModelError(
+                raise CheckpointConfigError(
                     f"{self.path} holds a {self.family.model_type}, and {found.name} is none: read it as "
                     f"{', '.join(self.family.presets)}, or without a name."
                 )
@@ -559,7 +559,7 @@ def read_folder(path: Path, name: str | None = None) -> Loaded:
     _ = folder.files  # raises before anything is built if there are no weights
     matched = folder.match(tensor_shapes(found, folder.config))
     if matched.problems:
-        raise FileError(
+        raise WeightsMismatchError(
             f"{path} does not fit the network of its {CONFIG}: {'; '.join(matched.problems)}. Take the "
             "whole folder from where it came."
         )
@@ -608,7 +608,7 @@ def write_folder(
     family = find_family(name)
     if family is None:
         known = ", ".join(n for f in families().values() for n in f.presets)
-        raise ModelError(
+        raise CheckpointConfigError(
             f"transformers has no network like {name}, so it has no Hugging Face form. These have: {known}."
         )
     family, origin = family.with_head(model.config), get_origin(model)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.errors import ModelError
+from ...core.errors import CheckpointConfigError, ModelError
 from ...models import gpt2, vit_gpt2
 from . import Family, Rule
 from .config_files import (
@@ -153,9 +153,9 @@ def parse_vit_gpt2_config(theirs: Mapping[str, Any]) -> vit_gpt2.Config:
     try:
         writes = parse_gpt2_config({**resolve_aliases(decoder, GPT2_FAMILY.aliases), "add_cross_attention": False})
     except ModelError as error:
-        raise ModelError(use_transformers_names(GPT2_FAMILY.model_type, str(error))) from error
+        raise CheckpointConfigError(use_transformers_names(GPT2_FAMILY.model_type, str(error))) from error
     if len(set(writes.rates)) > 1:
-        raise ModelError(
+        raise CheckpointConfigError(
             "config.json has a decoder with resid_pdrop, embd_pdrop and attn_pdrop that differ, which the network here "
             "does not have: all three are one number."
         )
@@ -169,7 +169,7 @@ def parse_vit_gpt2_config(theirs: Mapping[str, Any]) -> vit_gpt2.Config:
         ("intermediate_size", hidden, writes.ffn_dim or 4 * writes.dim),
     ):
         if reads != other:
-            raise ModelError(
+            raise CheckpointConfigError(
                 f"config.json has an encoder with {field}={reads} and a decoder with {other}, which the network here "
                 "does not have: both are the same."
             )
@@ -198,7 +198,7 @@ def _half(theirs: Mapping[str, Any], name: str, kind: str) -> Mapping[str, Any]:
     half = theirs.get(name)
     found = half.get("model_type") if isinstance(half, Mapping) else None
     if not isinstance(half, Mapping) or found != kind:
-        raise ModelError(
+        raise CheckpointConfigError(
             f"config.json has {name}.model_type={format_json(found)}, which the network here does not have: it knows "
             f"{format_json(kind)}."
         )

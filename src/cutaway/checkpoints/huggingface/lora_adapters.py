@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from ...core.errors import FileError, ModelError
+from ...core.errors import CheckpointConfigError, FileError, ModelError, WeightsMismatchError
 from ...core.files import read_json, write_json
 from ...core.schema import COUNT, NUMBER, Between, validate_document
 from ...nn.lora import LoRALinear
@@ -92,7 +92,7 @@ def merge_adapter(model: nn.Module, name: str, folder: Path) -> int:
     """
     family = find_family(name)
     if family is None:
-        raise ModelError(f"transformers has no network like {name}, so that no adapter of PEFT is for it.")
+        raise CheckpointConfigError(f"transformers has no network like {name}, so that no adapter of PEFT is for it.")
     settings, tensors = _read(folder)
     own = model.state_dict()
     heads = {key: value for key, value in tensors.items() if ".lora_" not in key}
@@ -111,7 +111,7 @@ def merge_adapter(model: nn.Module, name: str, folder: Path) -> int:
                 continue
             a, b = (x.to(weight) for x in pair if x is not None)
             if (len(b), a.shape[1]) != tuple(rows.shape) or b.shape[1] != len(a):
-                raise FileError(
+                raise WeightsMismatchError(
                     f"{folder} does not fit the model: {theirs} is {rows.shape[0]} × {rows.shape[1]} here, and the "
                     f"adapter is for {len(b)} × {a.shape[1]}. Give the model that it was learned with."
                 )
@@ -131,7 +131,7 @@ def merge_adapter(model: nn.Module, name: str, folder: Path) -> int:
             taken[ours] = heads.pop(f"{BASE}{theirs}").to(own[ours])
     if left or heads or not changed:
         which = [*left, *heads][:3] or ["lora_A"]
-        raise FileError(
+        raise WeightsMismatchError(
             f"{folder} does not fit the model, which has no place for {', '.join(which)}: give the model that it was "
             "learned with, and its head."
         )
@@ -155,14 +155,16 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if settings["r"] == 0:
         raise FileError(f"{folder / CONFIG}: r is 0, and an adapter has a rank. Take it from where it came.")
     if settings.get("peft_type") != "LORA":
-        raise ModelError(f"{folder} is a {settings.get('peft_type')} adapter. Supported: LORA.")
+        raise CheckpointConfigError(f"{folder} is a {settings.get('peft_type')} adapter. Supported: LORA.")
     for key, plain in PLAIN.items():
         if settings.get(key, plain) != plain:
-            raise ModelError(f"{folder} has {key}={settings[key]!r}, and {key}={plain!r} is what is read here.")
+            raise CheckpointConfigError(
+                f"{folder} has {key}={settings[key]!r}, and {key}={plain!r} is what is read here."
+            )
     try:
         _reject_wrong(settings)
     except ModelError as error:
-        raise ModelError(f"{folder}: {str(error).replace('config.json', CONFIG)}") from error
+        raise CheckpointConfigError(f"{folder}: {str(error).replace('config.json', CONFIG)}") from error
     try:
         tensors = load_file(folder / WEIGHTS)
     except (SafetensorError, OSError) as error:
@@ -174,17 +176,19 @@ def _reject_wrong(settings: Mapping[str, Any]) -> None:
     """Raise ModelError for invalid ranks and scales."""
     for key in ("r", "lora_alpha"):
         if read_float(settings, key, 0) <= 0:
-            raise ModelError(f"config.json has {key}={format_json(settings.get(key))}, where a number above 0 belongs.")
+            raise CheckpointConfigError(
+                f"config.json has {key}={format_json(settings.get(key))}, where a number above 0 belongs."
+            )
     read_bool(settings, "use_rslora", False)
     for key in ("rank_pattern", "alpha_pattern"):
         pattern = settings.get(key) or {}
         if not isinstance(pattern, dict):
-            raise ModelError(
+            raise CheckpointConfigError(
                 f"config.json has {key}={format_json(pattern)}, where numbers by the names of layers belong."
             )
         for name, value in pattern.items():
             if read_float({f"{key} of {name}": value}, f"{key} of {name}", 0) <= 0:
-                raise ModelError(
+                raise CheckpointConfigError(
                     f"config.json has {key} of {name}={format_json(value)}, where a number above 0 belongs."
                 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.errors import ModelError
+from ...core.errors import CheckpointConfigError
 from ...models.patchtst import PRESETS, Config
 from . import Family, Rule
 from .config_files import read_bool, read_float, read_int, reject_others, require_values
@@ -22,12 +22,12 @@ def settings(config: Config) -> dict[str, Any]:
     Raises ModelError for padded windows and windows that are not longer than a patch, which it does not support.
     """
     if config.padding_patch != "none":
-        raise ModelError(
+        raise CheckpointConfigError(
             "This model has padding_patch=end, the last value repeated at the end of a window, and transformers' "
             "PatchTST has no padding. Train with model.padding_patch=none."
         )
     if config.tokens < 2 and config.steps == config.patch:
-        raise ModelError(
+        raise CheckpointConfigError(
             f"This model reads a window as one patch of {config.patch} steps, and transformers' PatchTST has windows "
             "longer than a patch alone: train with a smaller model.patch_size."
         )
@@ -85,7 +85,7 @@ def parse_config(theirs: Mapping[str, Any]) -> Config:
         reject_others({field: read_float(theirs, field, 0.0)}, field, (dropout,))
     channels, horizon = read_int(theirs, "num_input_channels", 1), read_int(theirs, "prediction_length", 24)
     if forecasts and horizon < 1:
-        raise ModelError(f"config.json has prediction_length={horizon}, where at least 1 step belongs.")
+        raise CheckpointConfigError(f"config.json has prediction_length={horizon}, where at least 1 step belongs.")
     return Config(
         steps=read_int(theirs, "context_length", 32),
         in_features=channels,

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...core.errors import DataError, Problem, shorten_repr
+from ...core.errors import DataError, FolderLayoutError, MissingFileError, Problem, UnsupportedDataError, shorten_repr
 from ...core.extras import require
 from ...core.files import exists
 from ..findings import REPAIR
@@ -193,15 +193,15 @@ def list_audio_files(path: Path) -> list[Path]:
         found = [p for p in list_entries(path) if AUDIO.fits(p)]
         if not found:
             inside = next((p for p in subfolders(path) if any(AUDIO.fits(file) for file in list_entries(p))), None)
-            raise DataError(
+            raise FolderLayoutError(
                 f"{path} is a folder without audio files ({', '.join(AUDIO.suffixes)}).",
                 fix=f"Those in its folders are taken where the folder is given: {inside}" if inside else "",
             )
         return found
     if not exists(path):
-        raise DataError(f"There is no audio file {str(path)!r}, seen from {Path.cwd()}.")
+        raise MissingFileError(f"There is no audio file {str(path)!r}, seen from {Path.cwd()}.")
     if not AUDIO.fits(path):
-        raise DataError(f"{path} is not an audio file: those end in {', '.join(AUDIO.suffixes)}.")
+        raise UnsupportedDataError(f"{path} is not an audio file: those end in {', '.join(AUDIO.suffixes)}.")
     return [path]
 
 
@@ -255,10 +255,10 @@ def read_transcripts(path: Path, lower: bool = False) -> Transcripts:
         _read_table(home, path, lower, whole)
         splits[split] = np.arange(start, len(whole.files))
     if not whole.files and not whole.problems:
-        raise DataError(f"{path} holds no recording with a transcript.", fix=AS_IT_IS)
+        raise UnsupportedDataError(f"{path} holds no recording with a transcript.", fix=AS_IT_IS)
     if "" not in splits:
         if "train" not in splits:
-            raise DataError(
+            raise FolderLayoutError(
                 f"{path} has transcripts for {', '.join(splits)} and none in train/.",
                 fix=f"Add train/{TABLE}; or put one {TABLE} into the folder itself, to be split here.",
             )
@@ -314,7 +314,9 @@ def _homes(path: Path) -> dict[str, Path]:
         if split is None or _table(folder) is None:
             continue
         if split in found:
-            raise DataError(f"{found[split]} and {folder} are both for {split}.", fix="Leave one of them there.")
+            raise FolderLayoutError(
+                f"{found[split]} and {folder} are both for {split}.", fix="Leave one of them there."
+            )
         found[split] = folder
     return found
 

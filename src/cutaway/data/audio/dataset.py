@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...core.errors import DataError, Problem
+from ...core.errors import DataError, NotEnoughDataError, Problem
 from ...core.spec import AudioSpec, Classes, Spelled, Target, Transcript
 from ..build import DatasetBuilder, DataSource, DuplicateKeys, ExampleClasses
 from ..dataset_base import IGNORED, DataSet, SequenceSplit, Split
@@ -240,7 +240,9 @@ def open_transcribed(path: Path, settings: DataSettings, targets: tuple[type[Tar
     _reject(lengthy, path, settings, "Cutting a recording would cut its speech: split it and its transcript")
     left, kept = found.without(list(long)), [look for i, look in enumerate(seen) if i not in long]
     if not left.files:
-        raise DataError(f"missing=drop would leave nothing of {path}:", [*dropped, *lengthy], fix="Fix some of them.")
+        raise NotEnoughDataError(
+            f"missing=drop would leave nothing of {path}:", [*dropped, *lengthy], fix="Fix some of them."
+        )
     note = _dropped_note([*dropped, *lengthy])
     spoken = TranscribedRecordings(left.files, left.names, left.texts, kept, left.splits)
     notes = [*([note] if note else []), *usable.notes]
@@ -294,7 +296,9 @@ class TranscriptBuilder(DatasetBuilder[AudioPreprocessing, Split]):
         _reject(problems, Path(self.origin.source), self.settings, fix)
         indices = {split: np.setdiff1d(rows, list(strange)).astype(np.int64) for split, rows in indices.items()}
         if empty := [split for split, rows in indices.items() if not len(rows)]:
-            raise DataError(f"missing=drop would leave the {empty[0]} split empty:", problems, fix="Fix some of them.")
+            raise NotEnoughDataError(
+                f"missing=drop would leave the {empty[0]} split empty:", problems, fix="Fix some of them."
+            )
         return indices
 
     def fit(self) -> AudioPreprocessing:

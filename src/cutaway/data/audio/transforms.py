@@ -41,7 +41,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ...core import spec as specs
 from ...core.config import build
-from ...core.errors import DataError, Problem
+from ...core.errors import DataError, FolderLayoutError, NotEnoughDataError, Problem
 from ...core.schema import COUNT, NUMBER
 from ...core.spec import AudioSpec, Spelled, Transcript
 from ..dataset_base import IGNORED, Batch, SequenceSplit, Split
@@ -111,7 +111,7 @@ class AudioPreprocessing:
         """
         found = [file for source in sources for file in _recordings(source)]
         if not found:
-            raise DataError("No recording was given.")
+            raise NotEnoughDataError("No recording was given.")
         return self._as_split(found, None, [str(file) for file in found])
 
     def labelled(self, source: str | Path) -> SequenceSplit:
@@ -133,7 +133,7 @@ class AudioPreprocessing:
             raise DataError(f"{path} is no folder with {TABLE}.", fix=AS_IT_IS)
         found = read_transcripts(path, target.lower)
         if found.splits:
-            raise DataError(f"{path} has several splits.", fix=f"Give one of them, as in {path / 'test'}.")
+            raise FolderLayoutError(f"{path} has several splits.", fix=f"Give one of them, as in {path / 'test'}.")
         wordy = [problem for name, text in zip(found.names, found.texts) if (problem := too_long_problem(name, text))]
         ids, strange = encode_transcripts([] if wordy else found.texts, target.alphabet, IGNORED)
         problems = [

@@ -21,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from ...core.errors import DataError, FileError
+from ...core.errors import DataError, DownloadError, FileError
 from ...core.files import atomic_write, open_regular
 from ...core.spec import ImageSizes, Target
 from ..settings import DataSettings
@@ -133,7 +133,7 @@ def download_missing(remotes: Sequence[Remote], folder: str) -> Path:
                 download_file(remote, place, partial(progress.advance, task))
             except FileError as error:
                 wanted = ", ".join(name for remote in missing for name, _ in remote.contents)
-                raise FileError(
+                raise DownloadError(
                     f"{error} To put the files there by hand, set CUTAWAY_DATA to a folder of yours and place in its "
                     f"{folder}/: {wanted}."
                 ) from error
@@ -197,11 +197,13 @@ def _transfer(url: str, path: Path, on_bytes: OnBytes) -> str:
                 received += len(chunk)
                 on_bytes(len(chunk))
     except urllib.error.HTTPError as error:
-        raise FileError(f"{url} could not be downloaded: the server answers {error.code} {error.reason}.") from error
+        raise DownloadError(
+            f"{url} could not be downloaded: the server answers {error.code} {error.reason}."
+        ) from error
     except urllib.error.URLError as error:
-        raise FileError(f"{url} could not be downloaded: {error.reason}. Is there a network?") from error
+        raise DownloadError(f"{url} could not be downloaded: {error.reason}. Is there a network?") from error
     except (TimeoutError, ConnectionError, HTTPException) as error:
-        raise FileError(f"{url} broke off after {received:,} bytes: {error or type(error).__name__}.") from error
+        raise DownloadError(f"{url} broke off after {received:,} bytes: {error or type(error).__name__}.") from error
     if length is not None and received != int(length):
-        raise FileError(f"{url} broke off after {received:,} of {int(length):,} bytes.")
+        raise DownloadError(f"{url} broke off after {received:,} of {int(length):,} bytes.")
     return digest.hexdigest()

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from ...core.config import as_text
-from ...core.errors import DataError, Problem, SettingError
+from ...core.errors import DataError, IncompatibleSettingError, Problem
 from ...core.spec import Context, NextToken
 from ..dataset_base import DataSet
 from ..settings import DataSettings
@@ -253,7 +253,7 @@ def _reject_fractions(request: Request, fixed: tuple[str, ...]) -> None:
     for key in fixed:
         value = getattr(request.settings, key)
         if value != getattr(usual, key):
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"{key}={as_text(value)} would cut another split, and {request.name} has its own: leave it out."
             )
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from ...core.errors import DataError
+from ...core.errors import NotEnoughDataError
 from ..build import DataSource
 from ..dataset_base import DataSet
 from ..folders import FolderContents
@@ -458,7 +458,7 @@ def compose_described(
     tried = islice(scenes, round(SPARE * count))
     found = list(islice(((pixels, placed) for pixels, _, placed in tried if _is_unambiguous(placed)), count))
     if len(found) < count:
-        raise DataError(f"{count:,} scenes were to be composed, and {len(found):,} could be.")
+        raise NotEnoughDataError(f"{count:,} scenes were to be composed, and {len(found):,} could be.")
     return np.stack([pixels for pixels, _ in found]), [true_captions(placed) for _, placed in found]
 
 

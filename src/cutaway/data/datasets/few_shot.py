@@ -39,7 +39,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ...core.errors import DataError
+from ...core.errors import DataError, UnsupportedDataError
 from ...core.spec import Episodes, TableSpec, Value
 from ..build import DataSource, build_dataset
 from ..dataset_base import Batch, DataSet, Split
@@ -141,7 +141,7 @@ def read_drawings(files: Sequence[Path]) -> tuple[Drawings, Rows, list[str], int
                 fix="Take the file from its source again.",
             ) from error
         if not images:
-            raise DataError(f"{file} holds no drawings, SET/ALPHABET/CHARACTER/NUMBER.png.")
+            raise UnsupportedDataError(f"{file} holds no drawings, SET/ALPHABET/CHARACTER/NUMBER.png.")
         counts.append(sum(map(len, found.values())))
     pixels = np.stack([drawing for drawings in found.values() for drawing in drawings])[:, None]
     labels = np.repeat(np.arange(len(found)), [len(drawings) for drawings in found.values()])

@@ -28,7 +28,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from ...core.errors import DataError
+from ...core.errors import DataError, FolderLayoutError
 from ...core.files import open_regular
 
 IDX_TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -82,7 +82,7 @@ def read_labelled_idx(images: Path, labels: Path, classes: int) -> tuple[npt.NDA
             fix=FETCH_AGAIN,
         )
     if numbers.shape != pixels.shape[:1]:
-        raise DataError(
+        raise FolderLayoutError(
             f"{images} holds {len(pixels)} images, and {labels} the shape {numbers.shape} of labels.",
             fix=FETCH_AGAIN,
         )

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ...core.errors import DataError, Problem
+from ...core.errors import Problem, UnsupportedDataError
 from ..dataset_base import DataSet
 from ..folders import FolderContents, list_entries
 from ..splits import Rows
@@ -38,7 +38,7 @@ def open_fsdd(request: Request) -> DataSet:
     folder = request.place / "recordings"
     found = [(file, match) for file in list_entries(folder) if (match := FSDD_FILE.fullmatch(file.name))]
     if not found:
-        raise DataError(f"{folder} holds no recordings named DIGIT_SPEAKER_TAKE.wav.")
+        raise UnsupportedDataError(f"{folder} holds no recordings named DIGIT_SPEAKER_TAKE.wav.")
     files = [file for file, _ in found]
     takes = np.array([int(match[3]) for _, match in found])
     labels = np.array([int(match[1]) for _, match in found])
@@ -157,7 +157,7 @@ def _build_dataset(request: Request, assign_split: Callable[[Take], str], note: 
     matches = [(file, FSDD_FILE.fullmatch(file.name)) for file in list_entries(folder)]
     takes = [Take(int(m[1]), m[2], int(m[3]), file) for file, m in matches if m]
     if not takes:
-        raise DataError(f"{folder} holds no recordings named DIGIT_SPEAKER_TAKE.wav.")
+        raise UnsupportedDataError(f"{folder} holds no recordings named DIGIT_SPEAKER_TAKE.wav.")
     looks, found = [inspect_recording(take.file) for take in takes], [read_samples(take.file) for take in takes]
     bad = [one for one in (*looks, *found) if isinstance(one, Problem)]
     if bad:

@@ -20,7 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...core.errors import DataError, SettingError
+from ...core.errors import (
+    ColumnError,
+    FolderLayoutError,
+    IncompatibleSettingError,
+    MissingSettingError,
+    NotEnoughDataError,
+)
 from ...core.spec import Links
 from ..build import DatasetBuilder, DataSource, DuplicateKeys
 from ..dataset_base import IN_MEMORY, DataSet, Split
@@ -64,7 +70,9 @@ def open_graph(source: Any, settings: DataSettings) -> DataSet:
 def graph_dataset(graphs: RawGraphs, origin: DataSource, settings: DataSettings) -> DataSet:
     """Build a data set from graphs that were read. Raises what `open_graph` raises."""
     if settings.smiles and not graphs.keys:
-        raise SettingError(f"smiles={settings.smiles} is for tables of molecules, and this is none: leave it out.")
+        raise IncompatibleSettingError(
+            f"smiles={settings.smiles} is for tables of molecules, and this is none: leave it out."
+        )
     if not settings.smiles:
         reject_changed(settings, ("missing",), "is for graphs in files, and these are whole")
     if settings.links:
@@ -109,9 +117,13 @@ class GraphBuilder(DatasetBuilder[GraphPreprocessing, Split]):
         ready, self.unknown = self.preprocessing.ready(graphs)
         self.targets = {split: self.labels.tensor(self.target, rows) for split, rows in indices.items()}
         if settings.inductive and graphs.many:
-            raise SettingError("inductive=true hides nodes of one graph, and these are many graphs: leave it out.")
+            raise IncompatibleSettingError(
+                "inductive=true hides nodes of one graph, and these are many graphs: leave it out."
+            )
         if settings.num_neighbors and graphs.many:
-            raise SettingError("num_neighbors=… is for one large graph, and these are many: take a smaller batch_size.")
+            raise IncompatibleSettingError(
+                "num_neighbors=… is for one large graph, and these are many: take a smaller batch_size."
+            )
         if not settings.inductive:
             as_split = self.preprocessing.as_split
             return {split: as_split(graphs, ready, rows, self.targets[split]) for split, rows in indices.items()}
@@ -168,10 +180,10 @@ def _labels(graphs: RawGraphs, settings: DataSettings) -> Labels:
     """Return the target of every example. Raises SettingError if the target column is not known."""
     table, column = graphs.targets, settings.target or graphs.target
     if table is None or not table.columns:
-        raise DataError(f"{graphs.title} holds no targets: there is nothing to learn from it.")
+        raise NotEnoughDataError(f"{graphs.title} holds no targets: there is nothing to learn from it.")
     if column is None and len(table.columns) == 1:
         if table is graphs.table and not graphs.columns:
-            raise DataError(
+            raise ColumnError(
                 f"{table.name} of {graphs.title} has no column but {table.columns[0]!r}, the names of the nodes: there "
                 "is nothing to predict.",
                 fix="Add the column to predict, and name it with target=COLUMN.",
@@ -179,7 +191,9 @@ def _labels(graphs: RawGraphs, settings: DataSettings) -> Labels:
         column = table.columns[0]
     if column is None:
         shown = ", ".join(table.columns[:40])
-        raise SettingError(f"Which column of {table.title} is to be predicted? Say target=COLUMN. They are: {shown}.")
+        raise MissingSettingError(
+            f"Which column of {table.title} is to be predicted? Say target=COLUMN. They are: {shown}."
+        )
     column = find_column(table, "target", column)
     return read_labels(table, column, graphs.target_kind if column == graphs.target else None)
 
@@ -197,7 +211,7 @@ def _split(graphs: RawGraphs, labels: Labels, rows: Rows, settings: DataSettings
     if graphs.splits is not None:
         given = {split: np.intersect1d(graphs.splits[split], rows) for split in SPLITS if split in graphs.splits}
         if not len(given.get("train", ())):
-            raise DataError(f"{graphs.title} has a split and no {what} with a target for training.")
+            raise FolderLayoutError(f"{graphs.title} has a split and no {what} with a target for training.")
         outside = len(np.setdiff1d(rows, np.concatenate(list(given.values()))))
         if outside:
             notes.append(f"{format_count(outside, what)} with a target {'is' if outside == 1 else 'are'} in no split.")
@@ -319,29 +333,31 @@ class LinkBuilder(DatasetBuilder[GraphPreprocessing, LinkSplit]):
 def _reject(graphs: RawGraphs, settings: DataSettings) -> None:
     """Raise SettingError for data or settings that do not support link prediction."""
     if graphs.many:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"links=true predicts the edges of one graph, and {graphs.title} holds "
             f"{format_count(len(graphs.graph_names), 'graph')}: leave it out, or give one graph."
         )
     if settings.target is not None:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"links=true predicts edges, and target={settings.target} a column of nodes: give one of them."
         )
     if settings.inductive:
-        raise SettingError("inductive=true hides nodes, and links=true hides edges already: leave inductive out.")
+        raise IncompatibleSettingError(
+            "inductive=true hides nodes, and links=true hides edges already: leave inductive out."
+        )
 
 
 def _link_split(graphs: RawGraphs, settings: DataSettings) -> tuple[dict[str, Pairs], dict[str, Rows]]:
     """Return the links of each split and their indices among all links. Raises DataError if there are too few."""
     links = links_from_edges(graphs.edges, graphs.nodes)
     if len(links) < 3:
-        raise DataError(
+        raise NotEnoughDataError(
             f"{graphs.title} has {format_count(len(links), 'edge')} between two nodes: too few to learn from some and"
             " to hold out others.",
             fix="Give a graph with more edges.",
         )
     if len(links) == graphs.nodes * (graphs.nodes - 1) // 2:
-        raise DataError(
+        raise NotEnoughDataError(
             f"In {graphs.title} every node is linked to every other: there is no absent link to tell links from.",
             fix="Keep the edges that count, such as those with a large weight.",
         )

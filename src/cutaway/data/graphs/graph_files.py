@@ -40,7 +40,15 @@ import numpy.typing as npt
 import polars as pl
 import torch
 
-from ...core.errors import DataError, Problem
+from ...core.errors import (
+    DataError,
+    FolderLayoutError,
+    MissingFileError,
+    NotEnoughDataError,
+    Problem,
+    PythonDataError,
+    UnsupportedDataError,
+)
 from ...core.files import read_bytes, require_regular_file
 from ..dataset_base import to_numpy
 from ..datasets.formats import read_pickle
@@ -91,11 +99,11 @@ def read_graphs(
 
         return read_molecules(path, smiles, form, drop)
     if isinstance(path, Table):
-        raise DataError(f"A table holds no graph, unless smiles=COLUMN names molecules. A graph is {FORMS}.")
+        raise UnsupportedDataError(f"A table holds no graph, unless smiles=COLUMN names molecules. A graph is {FORMS}.")
     if path.is_file() and path.suffix.lower() == ".graphml":
         return read_graphml(path, target)
     if not path.is_dir():
-        raise DataError(f"There is no graph at {str(source)!r}.", fix=f"A graph is {FORMS}.")
+        raise MissingFileError(f"There is no graph at {str(source)!r}.", fix=f"A graph is {FORMS}.")
     names = [p.name for p in list_entries(path) if p.is_file()]
     if "edges.csv" in names or "nodes.csv" in names:
         return read_tables(path, target, form, drop)
@@ -105,7 +113,7 @@ def read_graphs(
         return read_tu(path)
     if any(name.endswith(".graphml") for name in names):
         return read_graphml(path, target, drop)
-    raise DataError(f"{path} holds no graph.", fix=f"A graph is {FORMS}.")
+    raise UnsupportedDataError(f"{path} holds no graph.", fix=f"A graph is {FORMS}.")
 
 
 def read_graphml(path: Path, target: str | None, drop: bool = False) -> RawGraphs:
@@ -232,12 +240,12 @@ def read_tables(
     every duplicate node name.
     """
     if not (path / NODES).is_file():
-        raise DataError(
+        raise FolderLayoutError(
             f"{path} has {EDGES} and no {NODES}.",
             fix=f"Add {NODES} with a row for each node: its name, its attributes, and the column to predict.",
         )
     if not (path / EDGES).is_file():
-        raise DataError(
+        raise FolderLayoutError(
             f"{path} has {NODES} and no {EDGES}.",
             fix=f"Add {EDGES} with a row for each edge: the names of the two nodes that it joins.",
         )
@@ -246,7 +254,7 @@ def read_tables(
     apart = GRAPH in nodes.columns and target != GRAPH
     edges = read_table(path / EDGES, form)
     if len(edges.columns) < 2:
-        raise DataError(f"{path / EDGES} has one column, and an edge has a source and a target.")
+        raise FolderLayoutError(f"{path / EDGES} has one column, and an edge has a source and a target.")
     keyed = apart and GRAPH in edges.columns
     names = _keys(nodes, identity, keyed)
     _reject_twice(nodes, names, identity)
@@ -343,7 +351,7 @@ def resolve_edges(
             problems[int(i), column] = Problem(edges.where(int(i), column), what)
         found.append(numbers.fill_null(0).to_numpy())
     if problems and not drop:
-        raise DataError(
+        raise FolderLayoutError(
             f"{format_count(len(problems), 'end')} of edges of {edges.title} lead to nodes that are not there.",
             [problems[key] for key in sorted(problems)],
             f"Add the nodes to {nodes}, or take the edges out; in training missing=drop leaves them out.",
@@ -363,7 +371,7 @@ def _graphs(nodes: Table, edges: Edges) -> tuple[Rows, list[str]]:
     across = np.flatnonzero(graph[edges[0]] != graph[edges[1]])
     if len(across):
         source, target = edges[:, across[0]]
-        raise DataError(
+        raise FolderLayoutError(
             f"{format_count(len(across), 'edge')} of {EDGES} lead from one graph to another, for example from "
             f"{nodes.place(int(source))} to {nodes.place(int(target))}.",
             fix=f"Graphs are apart from each other: fix the edges or the column {GRAPH!r}.",
@@ -391,7 +399,7 @@ def _graph_targets(path: Path, nodes: Table, graph: Rows, names: list[str], targ
         cells = nodes.frame[column].to_numpy()
         odd = np.flatnonzero(cells != cells[first][graph])
         if len(odd):
-            raise DataError(
+            raise FolderLayoutError(
                 f"{nodes.where(int(odd[0]), column)}: {cells[odd[0]]!r}, and the first node of its graph has "
                 f"{cells[first][graph[odd[0]]]!r}. Examples are graphs, as the column {GRAPH!r} says.",
                 fix=f"Give each graph one {column}; graphs.csv can hold them, a row for each graph.",
@@ -435,12 +443,12 @@ def read_planetoid(path: Path) -> RawGraphs:
     files = {part: path / f"ind.{name}.{part}" for part in PARTS}
     absent = [file.name for file in files.values() if not file.is_file()]
     if absent:
-        raise DataError(f"{path} lacks {', '.join(absent)} of the Planetoid files of {name}.", fix="Add them.")
+        raise FolderLayoutError(f"{path} lacks {', '.join(absent)} of the Planetoid files of {name}.", fix="Add them.")
     read: dict[str, Any] = {part: read_pickle(file) for part, file in files.items() if part != "test.index"}
     try:
         return _graph(name, read, _numbers(files["test.index"]), files_digest(list(files.values())))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise DataError(
+        raise FolderLayoutError(
             f"The files ind.{name}.* in {path} do not fit together: {type(error).__name__} {error}.",
             fix="Take them from their source again.",
         ) from error
@@ -588,7 +596,7 @@ def _cells(path: Path, count: int | None = None) -> list[list[str]]:
     if count is not None and len(words) != count:
         raise DataError(f"{path} has {len(words):,} lines, and {count:,} are expected.", fix="Was it cut short?")
     if not words:
-        raise DataError(f"{path} is empty.")
+        raise NotEnoughDataError(f"{path} is empty.")
     return words
 
 
@@ -618,9 +626,9 @@ def read_data(data: Any) -> RawGraphs:
     x = getattr(data, "x", None)
     count = len(x) if x is not None else int(getattr(data, "num_nodes", 0) or 0)
     if not count:
-        raise DataError("The graph has no nodes.")
+        raise PythonDataError("The graph has no nodes.")
     if edges.ndim != 2 or len(edges) != 2 or (edges.size and (edges.min() < 0 or edges.max() >= count)):
-        raise DataError(
+        raise PythonDataError(
             f"edge_index has the shape {edges.shape} and nodes up to {edges.max() if edges.size else 0}, and the graph "
             f"has {count:,} nodes, numbered from 0."
         )
@@ -629,7 +637,7 @@ def read_data(data: Any) -> RawGraphs:
     examples = count if graph is None else int(graph.max()) + 1
     y = getattr(data, "y", None)
     if y is not None and len(y) != examples:
-        raise DataError(
+        raise PythonDataError(
             f"y has {len(y):,} targets, and there are {examples:,} {'graphs' if graph is not None else 'nodes'}."
         )
     notes = [f"{name} of the graph is not read." for name in NOT_READ if getattr(data, name, None) is not None]
@@ -638,7 +646,7 @@ def read_data(data: Any) -> RawGraphs:
     of_edges = getattr(data, "edge_attr", None)
     attributes = None if of_edges is None else to_array(of_edges).reshape(len(of_edges), -1)
     if attributes is not None and len(attributes) != edges.shape[1]:
-        raise DataError(f"edge_attr describes {len(attributes):,} edges, and edge_index has {edges.shape[1]:,}.")
+        raise PythonDataError(f"edge_attr describes {len(attributes):,} edges, and edge_index has {edges.shape[1]:,}.")
     digest = hashlib.sha256(edges.astype("<i8").tobytes())
     for array in (matrix, None if y is None else to_array(y)):
         digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
@@ -670,7 +678,7 @@ def _targets(y: np.ndarray[Any, Any]) -> Table:
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
-        raise DataError(f"y has the shape {y.shape}, and each example has one target, (n,).")
+        raise PythonDataError(f"y has the shape {y.shape}, and each example has one target, (n,).")
     missing = np.isnan(y) if y.dtype.kind == "f" else y < 0
     cells = [None if gone else str(value) for value, gone in zip(y.tolist(), missing)]
     return Table("", pl.DataFrame({TARGET: pl.Series(cells, dtype=pl.String)}))
@@ -689,7 +697,7 @@ def _splits(data: Any, examples: int) -> tuple[dict[str, Rows] | None, list[str]
             notes.append(f"{name} holds {mask.shape[1]} splits, and the first is taken.")
             mask = mask[:, 0]
         if mask.shape != (examples,):
-            raise DataError(f"{name} has the shape {mask.shape}, and there are {examples:,} examples.")
+            raise PythonDataError(f"{name} has the shape {mask.shape}, and there are {examples:,} examples.")
         found[split] = np.flatnonzero(mask)
     return (found if "train" in found else None), notes
 
@@ -697,7 +705,7 @@ def _splits(data: Any, examples: int) -> tuple[dict[str, Rows] | None, list[str]
 def read_edges(data: Any, name: str) -> np.ndarray[Any, Any]:
     """Return the edges of a graph as an array (2, E) of node indices. Raises DataError if it has none."""
     if data.edge_index is None:
-        raise DataError(
+        raise PythonDataError(
             f"edge_index of {name} is None: it has the shape (2, E).",
             fix="A graph without edges has torch.empty(2, 0, dtype=torch.int64).",
         )

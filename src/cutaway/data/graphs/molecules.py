@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ...core.errors import DataError, Problem, shorten_repr
+from ...core.errors import Problem, UnsupportedDataError, shorten_repr
 from ...core.extras import require
 from ..findings import leave_out
 from ..tables.column_roles import find_column
@@ -45,7 +45,9 @@ def read_molecules(source: Path | Table, column: str, form: Form, drop: bool = F
     """
     chem = _rdkit()
     if isinstance(source, Path) and source.suffix.lower() not in TABLE_SUFFIXES:
-        raise DataError(f"smiles={column} is for a table ({', '.join(TABLE_SUFFIXES)}), and {source} is none.")
+        raise UnsupportedDataError(
+            f"smiles={column} is for a table ({', '.join(TABLE_SUFFIXES)}), and {source} is none."
+        )
     table = source if isinstance(source, Table) else read_table(source, form)
     column = find_column(table, "smiles", column)
     found: list[Any] = []

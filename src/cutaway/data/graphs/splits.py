@@ -22,7 +22,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from ...core.errors import DataError
+from ...core.errors import UnsupportedDataError
 from ...core.files import read_bytes
 from ..dataset_base import Batch, Split
 from ..splits import Rows
@@ -117,9 +117,13 @@ def merge_graphs(graphs: Sequence[RawGraphs]) -> RawGraphs:
         return first
     for other in others:
         if (other.many, other.matrix is None) != (first.many, first.matrix is None):
-            raise DataError(f"{first.title} and {other.title} are of different forms.", fix="Give them one by one.")
+            raise UnsupportedDataError(
+                f"{first.title} and {other.title} are of different forms.", fix="Give them one by one."
+            )
         if first.matrix is not None and other.matrix is not None and first.matrix.shape[1] != other.matrix.shape[1]:
-            raise DataError(f"{first.title} and {other.title} describe nodes by different numbers of features.")
+            raise UnsupportedDataError(
+                f"{first.title} and {other.title} describe nodes by different numbers of features."
+            )
     starts = np.cumsum([0, *(g.nodes for g in graphs)])
     firsts = np.cumsum([0, *(len(g.graph_names) for g in graphs)])
     tables = [g.table for g in graphs if g.table is not None]

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ...core import spec as specs
-from ...core.errors import DataError
+from ...core.errors import DataError, DataMismatchError, NotEnoughDataError, UnsupportedDataError
 from ...core.schema import Between
 from ...core.spec import GraphSpec
 from ..splits import Rows
@@ -116,7 +116,7 @@ class GraphPreprocessing:
         strange = next((name for name in graphs.names if name not in number), None)
         if graphs.nodes != self.spec.features or strange is not None:
             has = f"{graphs.nodes:,} nodes" if strange is None else f"a node {strange!r}"
-            raise DataError(
+            raise DataMismatchError(
                 f"{graphs.title} has {has}, and the model knows the {self.spec.features:,} nodes of its graph by their "
                 "names alone.",
                 fix="A model for other graphs needs nodes with features.",
@@ -149,7 +149,7 @@ class GraphPreprocessing:
         are none.
         """
         if not sources:
-            raise DataError("No graph was given.")
+            raise NotEnoughDataError("No graph was given.")
         if isinstance(self.spec.target, specs.Links):
             return self._pairs(sources)
         return self._as_split(self._read(sources), None, None)
@@ -165,7 +165,7 @@ class GraphPreprocessing:
             return self._hold_out_links(graphs)
         column = self.spec.target.column
         if graphs.targets is None or column not in graphs.targets.columns:
-            raise DataError(f"{graphs.title} has no targets {column!r} to compare with.")
+            raise NotEnoughDataError(f"{graphs.title} has no targets {column!r} to compare with.")
         target = self.spec.target
         labels = read_labels(graphs.targets, column, target.cells, target.classes)
         rows = labelled_examples(labels)
@@ -222,20 +222,22 @@ class GraphPreprocessing:
             if one.many != self.spec.graph_level:
                 alone = "links of one graph" if links else "nodes of one graph"
                 learned = ("whole graphs", alone) if self.spec.graph_level else (alone, "whole graphs")
-                raise DataError(f"The model answers for {learned[0]}, and {one.title} holds {learned[1]}.")
+                raise DataMismatchError(f"The model answers for {learned[0]}, and {one.title} holds {learned[1]}.")
         return merge_graphs(graphs)
 
     def _pairs(self, sources: Sequence[Any]) -> LinkSplit:
         """Read a graph, and the node pairs that tables list."""
         tables = [source for source in sources if is_table(source)]
         if len(tables) == len(sources):
-            raise DataError(
+            raise UnsupportedDataError(
                 f"{tables[0]} is a table of pairs without a graph.",
                 fix=f"Name the graph before it: cutaway predict RUN GRAPH {Path(tables[0]).name}.",
             )
         graphs = self._read([source for source in sources if not is_table(source)])
         if graphs.many or len(sources) - len(tables) > 1:
-            raise DataError(f"Links are predicted for one graph at a time, and these are several: {graphs.title}.")
+            raise UnsupportedDataError(
+                f"Links are predicted for one graph at a time, and these are several: {graphs.title}."
+            )
         ready, notes = self.ready(graphs)
         assert isinstance(ready, OneGraph), "several graphs were rejected"
         names = pl.Series(graphs.names).str.strip_chars()
@@ -247,7 +249,7 @@ class GraphPreprocessing:
     def _hold_out_links(self, graphs: RawGraphs) -> LinkSplit:
         """Hold out a fixed tenth of the links, with as many absent ones; the model receives the other links."""
         if self.form == "number":
-            raise DataError(
+            raise DataMismatchError(
                 f"The model tells nodes apart by their number, and knows the links of its own graph: on {graphs.title} "
                 "it can be tested on those alone that it was not shown.",
                 fix="Leave the data out: cutaway evaluate RUN.",
@@ -257,7 +259,7 @@ class GraphPreprocessing:
         held = np.sort(rng.permutation(len(links))[: -(-len(links) // 10)])
         absent = sample_absent_links(encode_pairs(links, nodes), nodes, len(held), rng)
         if not len(held) or not len(absent):
-            raise DataError(
+            raise NotEnoughDataError(
                 f"{graphs.title} has no links, or every pair of nodes is one: there is nothing to tell apart."
             )
         ready, notes = self.ready(remove_links(graphs, links[held]))
@@ -277,7 +279,9 @@ class GraphPreprocessing:
         matrix = graphs.matrix
         if matrix is None or matrix.shape[1] != self.spec.features:
             has = "none" if matrix is None else str(matrix.shape[1])
-            raise DataError(f"{graphs.title} has nodes of {has} features, and the model takes {self.spec.features}.")
+            raise DataMismatchError(
+                f"{graphs.title} has nodes of {has} features, and the model takes {self.spec.features}."
+            )
         if not np.isfinite(matrix).all():
             node = int(np.flatnonzero(~np.isfinite(matrix).all(1))[0])
             raise DataError(f"{graphs.title}: {graphs.names[node]} has a feature that is not finite.")
@@ -292,7 +296,7 @@ def _encode(table: Table | None, encoders: Sequence[Encoder], title: str, what: 
     """Encode the columns of nodes or edges (`what`) as (n, F), with notes on unknown categories."""
     absent = [e.name for e in encoders if table is None or e.name not in table.columns]
     if table is None or absent:
-        raise DataError(
+        raise DataMismatchError(
             f"The model was trained with columns that {title} lacks: {', '.join(map(repr, absent[:10]))}.",
             fix=f"Give {what} with the columns of training; a column may be empty, not absent.",
         )
@@ -302,7 +306,7 @@ def _encode(table: Table | None, encoders: Sequence[Encoder], title: str, what: 
     blocks = [e.encode(cells[e.name]) for e in encoders]
     for e, block in zip(encoders, blocks):
         if not np.isfinite(block).all():
-            raise DataError(f"Column {e.name!r} holds a number too far from those of training for 32 bits.")
+            raise DataMismatchError(f"Column {e.name!r} holds a number too far from those of training for 32 bits.")
     counts = {e.name: e.unknown(cells[e.name]) for e in encoders if isinstance(e, Category)}
     notes = [unknown_note(column, count, table.title) for column, count in counts.items() if count]
     return torch.from_numpy(np.concatenate(blocks, axis=1)), notes

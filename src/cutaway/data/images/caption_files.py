@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...core.errors import DataError, Problem
+from ...core.errors import FolderLayoutError, MissingFileError, Problem
 from ..folders import CAPTIONS, IMAGES, SPLIT_FOLDERS, FileLookup, list_entries, subfolders
 from ..splits import Rows
 from ..text.text_files import read_lines
@@ -39,9 +39,9 @@ class CaptionedImages:
     def reject(self, path: Path) -> None:
         """Raise DataError if items cannot be used or there are none."""
         if self.problems:
-            raise DataError(f"{path} and the images in its folder do not match:", self.problems, FIX)
+            raise FolderLayoutError(f"{path} and the images in its folder do not match:", self.problems, FIX)
         if not self.files:
-            raise DataError(f"{path} names no image with a caption.", fix=FIX)
+            raise FolderLayoutError(f"{path} names no image with a caption.", fix=FIX)
 
     def notes(self) -> list[str]:
         """Return a note on the items that were left out."""
@@ -83,7 +83,9 @@ def read_folder(path: Path, *, drop: bool) -> tuple[CaptionedImages, dict[str, R
         if split is None:
             continue
         if split in splits:
-            raise DataError(f"{path} has two folders for {split}, {folder.name}/ among them.", fix="Leave one there.")
+            raise FolderLayoutError(
+                f"{path} has two folders for {split}, {folder.name}/ among them.", fix="Leave one there."
+            )
         splits[split] = read.add(read_captions(folder, f"{folder.name}/", drop=drop))
     read.reject(path / "train" / CAPTIONS)
     return read, splits
@@ -97,7 +99,7 @@ def read_captions(folder: Path, prefix: str = "", *, drop: bool = False) -> Capt
     """
     table = folder / CAPTIONS
     if not table.is_file():
-        raise DataError(f"There is no {table}: it holds the captions of the images in that folder.", fix=FIX)
+        raise MissingFileError(f"There is no {table}: it holds the captions of the images in that folder.", fix=FIX)
     lines, digest = read_lines(table, nonempty=True)
     found: dict[str, list[str]] = {}
     read = CaptionedImages(digests=[digest])

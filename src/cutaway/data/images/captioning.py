@@ -23,7 +23,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from ...core import spec as specs
-from ...core.errors import DataError, Problem
+from ...core.errors import NotEnoughDataError, Problem
 from ...core.spec import ANY_SIZE, ImageSizes, ImageSpec, ImageTokens, Target, Tokens
 from ..build import DataSource, build_dataset
 from ..dataset_base import IGNORED, Batch, DataSet, Preprocessing, SequenceSplit, Split
@@ -180,7 +180,9 @@ def _short_enough(
     found = {name: np.array([i for i in rows if kept[i]], np.int64) for name, rows in indices.items()}
     for name, rows in found.items():
         if not len(rows):
-            raise DataError(f"length={most} leaves no caption to the {name} split.", fix="Give a larger length.")
+            raise NotEnoughDataError(
+                f"length={most} leaves no caption to the {name} split.", fix="Give a larger length."
+            )
     left = sum(map(len, texts)) - sum(map(len, kept))
     return kept, found, f"Left out: {left:,} captions of more than length={most} tokens." if left else None
 

@@ -31,7 +31,7 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from ...core.errors import DataError, Problem, shorten, shorten_repr
+from ...core.errors import DataError, FolderLayoutError, NotEnoughDataError, Problem, shorten, shorten_repr
 from ...core.files import read_bytes
 from ...core.spec import Boxes, ImageSpec
 from ..dataset_base import IGNORED, Preprocessing, Split, map_class_ids
@@ -148,16 +148,20 @@ def read_annotations(path: Path) -> AnnotatedImages:
     """
     found, coco = AnnotatedImages(), _coco_files(path)
     if coco and (yolo := _yolo_folders(path)):
-        raise DataError(f"{path} holds boxes in two forms, {coco[0][1]} and {yolo[0][2]}.", fix="Leave one of them.")
+        raise FolderLayoutError(
+            f"{path} holds boxes in two forms, {coco[0][1]} and {yolo[0][2]}.", fix="Leave one of them."
+        )
     for split, file, folder in coco:
         _read_coco(found, path, split, file, folder)
     if not coco:
         _read_yolo(found, path)
     present = {split for split in found.split_of if split}
     if present and "train" not in present:
-        raise DataError(f"{path} has images for {', '.join(sorted(present))} and none for training.", fix="Add train/.")
+        raise FolderLayoutError(
+            f"{path} has images for {', '.join(sorted(present))} and none for training.", fix="Add train/."
+        )
     if not found.annotations and not found.problems:
-        raise DataError(f"{path} has no box at all: there is nothing to learn.", fix="Add annotations.")
+        raise NotEnoughDataError(f"{path} has no box at all: there is nothing to learn.", fix="Add annotations.")
     idle = [name for name in found.declared if name not in found.classes]
     if idle:
         named = ", ".join(idle[:5]) + (", …" if len(idle) > 5 else "")
@@ -213,7 +217,7 @@ def _coco_files(path: Path) -> list[tuple[str, Path, Path]]:
     found = [(SPLIT_FOLDERS.get(f.name.lower(), "") if f != path else "", f, own(f)) for f in folders]
     for _, folder, files in found:
         if len(files) > 1:
-            raise DataError(
+            raise FolderLayoutError(
                 f"{folder} holds several files of annotations: {', '.join(f.name for f in files[:4])}.",
                 fix="Leave one, or give each split a folder of its own: train/, val/, test/.",
             )
@@ -225,7 +229,9 @@ def _coco_files(path: Path) -> list[tuple[str, Path, Path]]:
                 named += [(match[2], file, homes[0])] if homes else []
     if len({split for split, _, _ in named}) < len(named) or (len(named) > 1 and not all(s for s, _, _ in named)):
         several = ", ".join(str(file.relative_to(path)) for _, file, _ in named)
-        raise DataError(f"{path} has several files of annotations for the same images: {several}.", fix="Leave one.")
+        raise FolderLayoutError(
+            f"{path} has several files of annotations for the same images: {several}.", fix="Leave one."
+        )
     return named
 
 
@@ -404,7 +410,7 @@ def _class_names(root: Path) -> list[str]:
     for file in (p for p in list_entries(root) if p.suffix in (".yaml", ".yml")):
         if names := parse_yaml_names(read_bytes(file).decode("utf-8-sig", errors="replace")):
             return _reject_repeated_names(names, file)
-    raise DataError(
+    raise FolderLayoutError(
         f"{root} says nowhere what its classes are called.",
         fix="Add a file classes.txt there with a name in each line, the first for class 0; or data.yaml with `names`.",
     )
@@ -413,7 +419,7 @@ def _class_names(root: Path) -> list[str]:
 def _reject_repeated_names(names: list[str], file: Path) -> list[str]:
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
-        raise DataError(f"{file} names the class {twice!r} twice.", fix="Give each class a name of its own.")
+        raise FolderLayoutError(f"{file} names the class {twice!r} twice.", fix="Give each class a name of its own.")
     return names
 
 
@@ -561,7 +567,7 @@ class BoxPreprocessing(ImagePreprocessing):
         """
         path = Path(source).expanduser()
         if not path.is_dir() or not is_box_folder(path):
-            raise DataError(
+            raise FolderLayoutError(
                 f"{source} is no folder of images with boxes.",
                 fix="Give one with annotations.json, or with images/ and labels/, as it was trained on.",
             )
@@ -604,5 +610,7 @@ def build_box_target(classes: Sequence[str], boxes: Sequence[Rectangles], train:
     """Return the training target. Raises DataError if no training image has a box."""
     most = max(len(boxes[i]) for i in train)
     if most == 0:
-        raise DataError("No training image has a box: there is nothing to learn.", fix="Add annotations to some.")
+        raise NotEnoughDataError(
+            "No training image has a box: there is nothing to learn.", fix="Add annotations to some."
+        )
     return Boxes(tuple(classes), most)

@@ -20,7 +20,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from PIL.ExifTags import Base
 from PIL.TiffImagePlugin import TiffImageFile
 
-from ...core.errors import DataError, Problem
+from ...core.errors import DataError, FolderLayoutError, MissingFileError, Problem, UnsupportedDataError
 from ...core.files import exists, require_regular_file
 from ..findings import REPAIR
 from ..folders import IMAGES, list_entries, subfolders
@@ -91,15 +91,15 @@ def list_image_files(path: Path) -> list[Path]:
         found = [p for p in list_entries(path) if IMAGES.fits(p)]
         if not found:
             inside = next((p for p in subfolders(path) if any(IMAGES.fits(file) for file in list_entries(p))), None)
-            raise DataError(
+            raise FolderLayoutError(
                 f"{path} is a folder without image files ({', '.join(IMAGES.suffixes)}).",
                 fix=f"Those in its folders are taken where the folder is given: {inside}" if inside else "",
             )
         return found
     if not exists(path):
-        raise DataError(f"There is no image {str(path)!r}, seen from {Path.cwd()}.")
+        raise MissingFileError(f"There is no image {str(path)!r}, seen from {Path.cwd()}.")
     if not IMAGES.fits(path):
-        raise DataError(f"{path} is not an image file: those end in {', '.join(IMAGES.suffixes)}.")
+        raise UnsupportedDataError(f"{path} is not an image file: those end in {', '.join(IMAGES.suffixes)}.")
     return [path]
 
 

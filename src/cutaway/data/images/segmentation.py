@@ -27,7 +27,16 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ...core.errors import DataError, Problem, join, shorten, shorten_repr
+from ...core.errors import (
+    DataError,
+    DataMismatchError,
+    FolderLayoutError,
+    NotEnoughDataError,
+    Problem,
+    join,
+    shorten,
+    shorten_repr,
+)
 from ...core.extras import require
 from ...core.files import parse_json, read_bytes, require_regular_file
 from ...core.schema import COUNT, NUMBER, Between, find_mismatch
@@ -124,7 +133,7 @@ def find_pairs(path: Path, missing: str = "error") -> ImageMaskPairs:
     """
     homes, found = _homes(path), ImageMaskPairs()
     if "" not in homes and "train" not in homes:
-        raise DataError(
+        raise FolderLayoutError(
             f"{path} has {join([f'{folder.name}/' for folder in homes.values()], 'and')} and no train/.",
             fix="Add train/ with images/ and masks/; or give one folder of both, to be split here.",
         )
@@ -134,7 +143,7 @@ def find_pairs(path: Path, missing: str = "error") -> ImageMaskPairs:
         else:
             _add_polygons(found, path, home, split)
     if found.problems and missing != "drop":
-        raise DataError(
+        raise FolderLayoutError(
             f"{len(found.problems):,} files of {path} have no partner:",
             found.problems,
             fix="Add the missing files, or leave out their partners with missing=drop.",
@@ -144,7 +153,7 @@ def find_pairs(path: Path, missing: str = "error") -> ImageMaskPairs:
         more = f" and {len(found.problems) - NAMED_AT_MOST} more" if len(found.problems) > NAMED_AT_MOST else ""
         found.notes.append(f"{len(found.problems):,} images or masks without a partner are left out: {some}{more}.")
     if not found.images:
-        raise DataError(
+        raise FolderLayoutError(
             f"{path} has no image with a mask.", fix="Masks have the names of their images, and end in .png."
         )
     if not found.classes:
@@ -161,7 +170,9 @@ def _homes(path: Path) -> dict[str, Path]:
     for folder in folders:
         split = SPLIT_FOLDERS[folder.name.lower()]
         if split in found:
-            raise DataError(f"{found[split]} and {folder} are both for {split}.", fix="Leave one of them there.")
+            raise FolderLayoutError(
+                f"{found[split]} and {folder} are both for {split}.", fix="Leave one of them there."
+            )
         found[split] = folder
     return found
 
@@ -180,7 +191,7 @@ def _add_files(found: ImageMaskPairs, path: Path, home: Path, split: str) -> Non
     images, twice = _index_by_stem([p for p in list_entries(home / "images") if IMAGES.fits(p)])
     masks, masks_twice = _index_by_stem([p for p in list_entries(home / "masks") if not p.name.startswith(".")])
     if twice or masks_twice:
-        raise DataError(
+        raise FolderLayoutError(
             f"Files of {home} have one name but for the suffix:",
             [Problem(str(second), f"it is called as {first.name} is") for first, second in [*twice, *masks_twice]],
             fix="Rename or remove one of each pair.",
@@ -428,7 +439,7 @@ def class_names(pairs: ImageMaskPairs, counts: Counts) -> tuple[str, ...]:
     if len(seen) < 2:
         only = f"the value {seen[0]}" if len(seen) else "no class"
         unlabelled = bool(counts[:, IGNORED].any())
-        raise DataError(
+        raise NotEnoughDataError(
             f"The masks have {only} alone{', and 255, which means not labelled' if unlabelled else ''}: there is "
             "nothing to tell apart.",
             fix="Give the pixels of class k the value k: 0 for the ground, then 1, 2, …",
@@ -548,16 +559,18 @@ class MaskPreprocessing(ImagePreprocessing):
         """
         path = Path(source).expanduser()
         if not path.is_dir() or not is_mask_folder(path, (Mask,)):
-            raise DataError(
+            raise FolderLayoutError(
                 f"{str(source)!r} is no folder of images with masks: it has no images/ and masks/.",
                 fix="Give a folder as the one that was trained on; of train/, val/ and test/, one.",
             )
         found = find_pairs(path)
         if found.splits is not None:
-            raise DataError(f"{path} has splits of its own.", fix=f"Give one of them: {path / 'test'}, for one.")
+            raise FolderLayoutError(
+                f"{path} has splits of its own.", fix=f"Give one of them: {path / 'test'}, for one."
+            )
         names = self.target.names
         if found.classes and found.classes != names:
-            raise DataError(
+            raise DataMismatchError(
                 f"{path} has the classes {', '.join(found.classes)}, and the model was trained on {', '.join(names)}."
             )
         sizes = [seen.facts.size for seen in inspect_images(found.images)]

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ...core.errors import DataError, shorten
+from ...core.errors import SettingError, shorten
 from ..dataset_base import Batch, Preprocessing, Split
 from ..folders import CAPTIONS
 from ..text.tokenizer_files import TOKENIZERS, tokenizer_from_json
@@ -77,8 +77,8 @@ class CaptionedTokenPreprocessing(TokenPreprocessing):
     def prompts(self, labels: Tensor | None, count: int, text: str | None = None) -> Tensor:
         """Return the inputs before the first pixel, (count, caption + 1): the caption and the start token.
 
-        Without a text, the caption is padding alone. Raises DataError for a text of unknown words alone, or one that is
-        longer than the captions of training.
+        Without a text, the caption is padding alone. Raises SettingError for a text of unknown words alone, or one that
+        is longer than the captions of training.
         """
         del labels  # images with captions have no classes
         if text is None:
@@ -90,20 +90,19 @@ class CaptionedTokenPreprocessing(TokenPreprocessing):
         return torch.cat([caption, start], dim=1).expand(count, -1)
 
     def _reject(self, text: str) -> None:
-        """Raise DataError for a text that is empty, too long, or of unknown words alone."""
+        """Raise SettingError for a text that is empty, too long, or of unknown words alone."""
         ids, longest = self.tokenizer.encode(text), self.target.caption
         if not ids:
-            raise DataError(f"Invalid prompt={text!r}: has no words. Leave it out for images without a caption.")
+            raise SettingError(f"Invalid prompt={text!r}: has no words. Leave it out for images without a caption.")
         if len(ids) > longest:
-            raise DataError(
+            raise SettingError(
                 f"Invalid prompt={shorten(text)!r}: has {len(ids):,} tokens, and the longest caption in training has "
-                f"{longest:,}.",
-                fix="Shorten it.",
+                f"{longest:,}. Shorten it."
             )
         if set(ids) == {self.tokenizer.unknown}:
-            raise DataError(
-                f"Invalid prompt={shorten(text)!r}: none of its words is in the captions of training.",
-                fix=f"Known words are, for example, {', '.join(self.tokenizer.tokens[2:22])}.",
+            raise SettingError(
+                f"Invalid prompt={shorten(text)!r}: none of its words is in the captions of training. Known words are, "
+                f"for example, {', '.join(self.tokenizer.tokens[2:22])}."
             )
 
     def add_inputs(self, split: Split) -> Split:

@@ -30,7 +30,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ...core.errors import SettingError
+from ...core.errors import IncompatibleSettingError
 from ...core.schema import Between
 from ...core.spec import ImageSpec, ImageTokens
 from ..dataset_base import Batch, Split
@@ -86,7 +86,7 @@ class TokenPreprocessing(ImagePreprocessing):
         Raises SettingError for a text: this preprocessing has no captions.
         """
         if text is not None:
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"Invalid prompt={text!r}: this run was trained without captions. Leave it out, or train on a folder "
                 f"of images with {CAPTIONS}."
             )

@@ -40,7 +40,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from ...core import spec as specs
 from ...core.config import build
-from ...core.errors import DataError, Problem, shorten
+from ...core.errors import DataError, DataMismatchError, NotEnoughDataError, Problem, PythonDataError, shorten
 from ...core.schema import COUNT, NUMBER, Between
 from ...core.spec import (
     Boxes,
@@ -150,7 +150,7 @@ class ImagePreprocessing:
         for source in sources:
             found += resolve_image_files(source) if isinstance(source, str | Path) else [source]
         if not found:
-            raise DataError("No image was given.")
+            raise NotEnoughDataError("No image was given.")
         inspect_images([source for source in found if isinstance(source, Path)])
         names = [str(s) if isinstance(s, Path | Stored) else f"image {i}" for i, s in enumerate(found)]
         return self.add_inputs(FileSplit(found, None, self, names))
@@ -555,7 +555,7 @@ class ArrayPreprocessing:
     def fitted(cls, spec: ImageSpec, images: Levels, fit: str) -> ArrayPreprocessing:
         """Fit the preprocessing on training images at their original size."""
         if isinstance(spec.target, ImageTokens):
-            raise DataError(
+            raise PythonDataError(
                 "Image tokens are made of images with 256 levels, and these are arrays of other numbers.",
                 fix="Give images, or arrays of uint8 (n, height, width).",
             )
@@ -602,7 +602,7 @@ class ArrayPreprocessing:
         """
         strange = next((source for source in sources if not isinstance(source, np.ndarray | Tensor)), None)
         if strange is not None or not len(sources):
-            raise DataError(
+            raise DataMismatchError(
                 "The run was trained on images that are arrays of numbers, and not files.",
                 fix=f"Give such arrays, ({self.spec.channels}, height, width).",
             )
@@ -611,12 +611,12 @@ class ArrayPreprocessing:
 
     def labelled(self, source: Any) -> Split:
         """Raise DataError: labelled arrays are given in Python and cannot be read from a path."""
-        raise DataError(f"The run was trained on arrays given in Python, and {source} is a path: give (X, y).")
+        raise DataMismatchError(f"The run was trained on arrays given in Python, and {source} is a path: give (X, y).")
 
     def accepted(self, images: Levels) -> Levels:
         """Return the images if they have the training channels and finite numbers. Raises DataError otherwise."""
         if images.ndim != 4 or images.shape[1] != self.spec.channels:
-            raise DataError(
+            raise DataMismatchError(
                 f"The images have the shape {images.shape[1:]}, and the model takes {self.spec.channels} channels."
             )
         reject_non_finite(images)
@@ -649,7 +649,7 @@ def reject_non_finite(examples: npt.NDArray[Any]) -> None:
     """Raise DataError naming the first example that holds NaN or infinite numbers."""
     finite = np.isfinite(examples).reshape(len(examples), -1).all(1)
     if not finite.all():
-        raise DataError(
+        raise PythonDataError(
             f"{int((~finite).sum()):,} of {len(examples):,} examples hold NaN or infinite numbers, the first of them "
             f"example {int(finite.argmin()) + 1}.",
             fix="Fill them in, or leave those examples out.",

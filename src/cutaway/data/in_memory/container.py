@@ -26,7 +26,7 @@ import polars.selectors as cs
 import torch
 from PIL import Image
 
-from ...core.errors import DataError, Problem, shorten_repr
+from ...core.errors import DataError, Problem, PythonDataError, shorten_repr
 from ..dataset_base import to_numpy
 from ..graphs.splits import RawGraphs
 from ..images.image_files import read_image
@@ -189,7 +189,7 @@ def _as_texts(examples: Sequence[Array]) -> Texts:
     for i, ids in enumerate(examples):
         if len(ids) and not (ids.min() >= 0 and ids.max() <= LARGEST):
             wrong = ids.min() if ids.min() < 0 else ids.max()
-            raise DataError(
+            raise PythonDataError(
                 f"Example {i + 1} holds the token {wrong}: ids are whole numbers from 0 to {LARGEST:,}.",
                 fix="A vocabulary has an entry for each id up to the largest: number the tokens that occur from 0.",
             )
@@ -234,7 +234,7 @@ def _as_frame(thing: Any) -> pl.DataFrame | None:
     if isinstance(thing, pl.DataFrame):
         return thing
     if isinstance(thing, pl.LazyFrame):
-        raise DataError("A LazyFrame holds no rows yet.", fix="Give frame.collect().")
+        raise PythonDataError("A LazyFrame holds no rows yet.", fix="Give frame.collect().")
     if is_hugging_face(thing):
         return _hugging_face(thing)
     if _is_pandas(thing):
@@ -250,7 +250,9 @@ def _as_frame(thing: Any) -> pl.DataFrame | None:
         TypeError,
         ValueError,
     ) as error:  # for example an Arrow array that is not a table
-        raise DataError(f"A {type(thing).__name__} cannot be read as a table: {str(error).splitlines()[0]}.") from error
+        raise PythonDataError(
+            f"A {type(thing).__name__} cannot be read as a table: {str(error).splitlines()[0]}."
+        ) from error
 
 
 def is_hugging_face(thing: Any) -> bool:
@@ -265,7 +267,7 @@ def _is_pandas(thing: Any) -> bool:
 def _hugging_face(dataset: Any) -> pl.DataFrame:
     """Return the selected rows of a Hugging Face Dataset, in order, with class names in place of class numbers."""
     if not hasattr(dataset, "__len__"):
-        raise DataError(
+        raise PythonDataError(
             "A streaming dataset has no length and is read once.",
             fix="Give its rows as a list of dictionaries: list(dataset), or list(dataset.take(1000)).",
         )
@@ -282,7 +284,7 @@ def _pandas_to_polars(frame: Any) -> pl.DataFrame:
     names = [column_name(name) for name in frame.columns]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise DataError(
+        raise PythonDataError(
             f"Two columns of the data frame are named {shorten_repr(twice)}.", fix="Give each a name of its own."
         )
     return pl.DataFrame([to_polars_series(frame.iloc[:, k], name) for k, name in enumerate(names)])
@@ -315,7 +317,7 @@ def objects_as_series(name: str, values: Any, missing: Any = None) -> pl.Series:
     cells = [None if gone else value for value, gone in zip(values, missing)] if missing is not None else list(values)
     for i, value in enumerate(cells):
         if not (value is None or np.ndim(value) == 0) or isinstance(value, dict | set):
-            raise DataError(
+            raise PythonDataError(
                 f"Row {i + 1} of {name} holds a {type(value).__name__}: {CELLS}.",
                 fix="Write it as several plain columns.",
             )
@@ -332,7 +334,7 @@ def decode_images(frame: pl.DataFrame) -> Images | None:
         return None
     others = [name for name in frame.columns if name not in columns]
     if len(columns) > 1 or len(others) > 1:
-        raise DataError(
+        raise PythonDataError(
             f"Image data has one column of images and one of targets; this data has {', '.join(frame.columns)}.",
             fix=f"Choose two, as by dataset.select_columns([{columns[0]!r}, TARGET]).",
         )
@@ -343,18 +345,18 @@ def decode_images(frame: pl.DataFrame) -> Images | None:
         except DataError as error:
             problems += error.problems or [Problem(f"image {i + 1}", str(error))]
     if problems:
-        raise DataError(f"{len(problems):,} images cannot be read.", problems)
+        raise PythonDataError(f"{len(problems):,} images cannot be read.", problems)
     return Images(name="dataset", target=frame[others[0]] if others else None, images=tuple(images))
 
 
 def _image(cell: Any, name: str) -> Image.Image:
     if not cell or (cell["bytes"] is None and cell["path"] is None):
-        raise DataError("It is missing.", [Problem(name, "it is missing")])
+        raise PythonDataError("It is missing.", [Problem(name, "it is missing")])
     if cell["bytes"] is None:
         return read_image(Path(cell["path"]), name)
     try:
         image = Image.open(io.BytesIO(cell["bytes"]))
         image.load()
     except Exception as error:  # Pillow may raise any exception for a damaged file
-        raise DataError("Damaged:", [Problem(name, f"it is damaged or of no known form ({error})")]) from error
+        raise PythonDataError("Damaged:", [Problem(name, f"it is damaged or of no known form ({error})")]) from error
     return read_image(image, name)

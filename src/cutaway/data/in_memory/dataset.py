@@ -18,7 +18,14 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from ...core.errors import DataError, SettingError
+from ...core.errors import (
+    DataError,
+    DataMismatchError,
+    IncompatibleSettingError,
+    NotEnoughDataError,
+    PythonDataError,
+    SettingError,
+)
 from ...core.spec import Classes, GeneratedImage, ImageSizes, ImageSpec, SeriesSpec, Target, Unlabelled, Value, Views
 from ..build import DatasetBuilder, DataSource, DuplicateKeys, ExampleClasses, build_dataset
 from ..dataset_base import IN_MEMORY, DataSet, Preprocessing, Split, TensorSplit
@@ -114,7 +121,7 @@ def to_table(held: ExampleContainer, target: str = "", form: Form = KEPT) -> tup
     if held.target is not None:
         name = target or held.target.name or TARGET
         if name in frame.columns:
-            raise DataError(
+            raise PythonDataError(
                 f"X has a column {name!r}, which is what y is called.", fix="Name y otherwise, or take it out of X."
             )
         frame = frame.with_columns(held.target.alias(name))
@@ -137,11 +144,13 @@ def _columns(given: InMemorySource, kind: str, origin: DataSource, settings: Dat
     target = as_columns(given.train).target
     if target is not None:
         if settings.target is not None:
-            raise SettingError(f"target={settings.target} names a column, and y is the target: leave one of them out.")
+            raise IncompatibleSettingError(
+                f"target={settings.target} names a column, and y is the target: leave one of them out."
+            )
         name = target.name or TARGET
         settings = replace(settings, target=name, types=(*settings.types, *_typed(target, name, settings)))
     elif settings.target is None and kind == "table" and not isinstance(given.train, Columns):
-        raise DataError(UNLABELLED)
+        raise PythonDataError(UNLABELLED)
     form = Form.from_settings(settings)
     tables: dict[str, Table] = {}
     for split, held in given.splits.items():  # all splits use the units of the first, train
@@ -169,7 +178,9 @@ def _columns(given: InMemorySource, kind: str, origin: DataSource, settings: Dat
         graphs = read_molecules(table, settings.smiles or "", table.form, settings.missing == "drop")
         return graph_dataset(graphs, origin, settings)
     if splits is not None and len(splits) < 3:
-        raise SettingError("A series is split in time: give val and test both, which follow train, or neither.")
+        raise IncompatibleSettingError(
+            "A series is split in time: give val and test both, which follow train, or neither."
+        )
     borders = [int(own[-1]) + 1 for own in splits.values()] if splits is not None else None
     return series_dataset(table, origin, settings, borders)
 
@@ -207,7 +218,7 @@ def _texts(
         own, cut = rows if len(rows) > 1 else None, IDS if first.ids else "words"
         return dataset_from_columns(table, TEXT, name, None, origin, settings, own, cut)
     if first.ids:
-        raise DataError(
+        raise PythonDataError(
             "These are token ids without targets, and a language is learned from texts: give (ids, y), or the texts."
         )
     from ..text.corpus import predicts_context, texts_dataset
@@ -221,7 +232,7 @@ def _texts(
     }
     for split, found in read.items():
         if not found:
-            raise DataError(f"The texts of {split} are all empty.")
+            raise NotEnoughDataError(f"The texts of {split} are all empty.")
     if predicts_context(targets):
         return context_dataset({s: join_texts([f"{r.text}\n" for r in of]) for s, of in read.items()}, origin, settings)
     return texts_dataset(read, origin, settings, targets)
@@ -251,7 +262,7 @@ def _graphs(given: InMemorySource, origin: DataSource, settings: DataSettings) -
 
 
 def _no_targets(split: str) -> Table:
-    raise DataError(f"The graphs of {split} have no y: there is nothing to compare predictions with.")
+    raise DataMismatchError(f"The graphs of {split} have no y: there is nothing to compare predictions with.")
 
 
 def _arrays(
@@ -273,7 +284,7 @@ def _arrays(
     numbers: Array = np.zeros(len(held), np.int64)
     if labels is None:
         if not any(issubclass(target, Unlabelled | GeneratedImage) for target in targets):
-            raise DataError(UNLABELLED)
+            raise PythonDataError(UNLABELLED)
     elif labels.numeric:
         check_learnable(labels, np.arange(len(held)), splits=1)
     else:
@@ -302,7 +313,7 @@ def _read_targets(held: ExampleContainer, names: Sequence[str], form: Form) -> L
     table = replace(frame_table(held.target.alias(column).to_frame(), form=form), called=tuple(names))
     labels = read_labels(table, column, "number" if held.target.dtype.is_float() else "category")
     if problems := list(labels.problems().values()):
-        raise DataError(
+        raise PythonDataError(
             f"{len(problems):,} of {len(held):,} examples have no target.", problems, "Fill them in, or take them out."
         )
     return labels
@@ -318,7 +329,9 @@ def _concatenate(splits: dict[str, ExampleContainer]) -> ExampleContainer:
     arrays = [held.values for held in each if isinstance(held, Numbers)]
     for name, array in zip(splits, arrays):
         if array.shape[1:] != arrays[0].shape[1:]:
-            raise DataError(f"Examples of train have the shape {arrays[0].shape[1:]}, and of {name} {array.shape[1:]}.")
+            raise PythonDataError(
+                f"Examples of train have the shape {arrays[0].shape[1:]}, and of {name} {array.shape[1:]}."
+            )
     assert isinstance(each[0], Numbers)
     return replace(each[0], target=target, values=arrays[0] if len(arrays) == 1 else np.concatenate(arrays))
 
@@ -556,7 +569,7 @@ def to_image_sources(held: Images | Numbers, preprocessing: Any) -> Sequence[Any
         return list(np.asarray(values, np.float32))
     pixels = to_uint8(values)
     if pixels is None:
-        raise DataError(
+        raise DataMismatchError(
             f"The run was trained on images of bytes, and these are numbers from {values.min():.4g} to "
             f"{values.max():.4g} with {values.shape[1]} channels.",
             fix="Give levels 0…255, or these divided by 255, of grey images or RGB.",
@@ -657,7 +670,7 @@ def _as_learned(held: ExampleContainer, preprocessing: Preprocessing) -> Example
     held = as_ids(held) if of_ids else held
     if isinstance(held, Texts) and held.ids != of_ids:
         learned, given = ("token ids", "texts") if of_ids else (f"{preprocessing.spec.kind} data", "token ids")
-        raise DataError(
+        raise DataMismatchError(
             f"The run learned from {learned}, and these are {given}: give the same kind of data as in training."
         )
     return held
@@ -676,7 +689,7 @@ def _as_wide(held: Columns, preprocessing: Preprocessing) -> Columns:
     """
     wide = getattr(preprocessing, "width", 0)
     if held.unnamed and wide and held.frame.width != wide:
-        raise DataError(f"X has {held.frame.width} columns, and the model was trained on {wide}.")
+        raise DataMismatchError(f"X has {held.frame.width} columns, and the model was trained on {wide}.")
     return held
 
 
@@ -690,13 +703,15 @@ def _new_series(held: Numbers, preprocessing: SeriesPreprocessing) -> Sequence[A
     """Return whole series, one array each. Raises DataError if their shape differs from training."""
     values = held.values[:, :, None] if held.values.ndim == 2 else held.values
     if values.shape[1:] != preprocessing.spec.shape:
-        raise DataError(f"X has series of shape {values.shape[1:]}, and the model takes {preprocessing.spec.shape}.")
+        raise DataMismatchError(
+            f"X has series of shape {values.shape[1:]}, and the model takes {preprocessing.spec.shape}."
+        )
     return list(values)
 
 
 def _required(held: ExampleContainer) -> pl.Series:
     if held.target is None:
-        raise DataError("There is nothing to compare predictions with: give (X, y).")
+        raise DataMismatchError("There is nothing to compare predictions with: give (X, y).")
     return held.target
 
 
@@ -708,7 +723,7 @@ def _targets(target: pl.Series, learned: Any) -> Tensor:
 
 def _other_kind(thing: Any, preprocessing: Preprocessing) -> DataError:
     kind, target = preprocessing.spec.kind, preprocessing.spec.target.column
-    return DataError(
+    return DataMismatchError(
         f"The run learned the {target} of {kind} data, and this is {describe_type(thing)}, which holds none.",
         fix="Give the kind of object that it was trained on, or a path.",
     )

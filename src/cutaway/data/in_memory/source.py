@@ -31,7 +31,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from ...core.config import as_text
-from ...core.errors import DataError, SettingError, printable, shorten_repr
+from ...core.errors import DataError, IncompatibleSettingError, PythonDataError, printable, shorten_repr
 from ...core.files import READ_AT_MOST, total_memory
 from ..dataset_base import to_numpy
 from ..graphs.graph_files import NOT_READ, read_data, read_edges, to_array
@@ -97,23 +97,23 @@ class InMemorySource:
             except DataError as error:
                 if len(self._objects) == 1:
                     raise
-                raise DataError(f"In {name}: {error}") from error
+                raise PythonDataError(f"In {name}: {error}") from error
         if any(isinstance(held, Texts) and held.ids for held in found.values()):
             found = {name: as_ids(held) for name, held in found.items()}
         first = found["train"]
         for name, other in found.items():
             if isinstance(first, Texts) and isinstance(other, Texts) and first.ids != other.ids:
-                raise DataError(f"Of train and {name}, one holds token ids and one texts: give both in one form.")
+                raise PythonDataError(f"Of train and {name}, one holds token ids and one texts: give both in one form.")
             if type(other) is not type(first):
-                raise DataError(
+                raise PythonDataError(
                     f"train is {describe_type(self._objects['train'])} and {name} {describe_type(self._objects[name])}:"
                     " give both in one form."
                 )
             if (other.target is None) != (first.target is None):
                 has, lacks = (name, "train") if first.target is None else ("train", name)
-                raise DataError(f"{has} has targets and {lacks} has none: give both as (X, y).")
+                raise PythonDataError(f"{has} has targets and {lacks} has none: give both as (X, y).")
         if isinstance(first, Graphs) and not first.graphs.many and len(found) > 1:
-            raise DataError(
+            raise PythonDataError(
                 "The splits of one graph are masks of its nodes: its own train_mask, val_mask and test_mask."
             )
         return found
@@ -158,7 +158,7 @@ def kind_of_array(held: Numbers, takes: Sequence[str]) -> str:
     shape = held.values.shape
     both = {2: ("table", "series"), 3: ("series", "image"), 4: ("image",)}.get(len(shape))
     if both is None:
-        raise DataError(
+        raise PythonDataError(
             f"X has the shape {shape}. Arrays are rows of a table (n, F), series (n, T, F), or images (n, C, H, W), "
             "(n, H, W, C) or, grey, (n, H, W)."
         )
@@ -172,16 +172,16 @@ def parse_object(thing: Any) -> ExampleContainer:
     try:
         held = to_container(thing)
     except UnicodeEncodeError as error:
-        raise DataError(f"A text of the data cannot be read: {not_unicode(error)}.") from None
+        raise PythonDataError(f"A text of the data cannot be read: {not_unicode(error)}.") from None
     except RecursionError:
-        raise DataError("The data is a list that is nested too deeply, or holds itself.") from None
+        raise PythonDataError("The data is a list that is nested too deeply, or holds itself.") from None
     if held is None:
         raise unsupported_object_error(thing)
     if isinstance(held, Texts):
         for text in held.texts:
             reject_surrogates(text)
     if not len(held):
-        raise DataError(f"The data is empty: {describe_type(thing)} without an example.")
+        raise PythonDataError(f"The data is empty: {describe_type(thing)} without an example.")
     return held
 
 
@@ -225,7 +225,7 @@ def _(thing: list) -> ExampleContainer | None:  # type: ignore[type-arg]
 @to_container.register
 def _(thing: tuple) -> ExampleContainer | None:  # type: ignore[type-arg]
     if len(thing) > 2 and _several_lengths(thing):
-        raise DataError(
+        raise PythonDataError(
             f"Data is a tuple of {len(thing)}, and (X, y) has two.",
             fix="Give your own splits as separate arguments, as in train(model, (X, y), test=(X_test, y_test)).",
         )
@@ -238,7 +238,7 @@ def _(thing: tuple) -> ExampleContainer | None:  # type: ignore[type-arg]
     if held is None:
         raise unsupported_object_error(x, "X")
     if held.target is not None or isinstance(held, Graphs):
-        raise DataError(f"X is {describe_type(x)}, which has its own targets: give it alone.")
+        raise PythonDataError(f"X is {describe_type(x)}, which has its own targets: give it alone.")
     return replace(held, target=parse_targets(y, len(held)))
 
 
@@ -250,10 +250,10 @@ def _several_lengths(things: tuple[Any, ...]) -> bool:
 def unsupported_object_error(thing: Any, what: str = "Data") -> DataError:
     """Return the error for an unsupported object, with the list of supported ones."""
     if isinstance(thing, Iterator):
-        return DataError(
+        return PythonDataError(
             f"{what} cannot be {describe_type(thing)}, which can be read once alone.", fix="Give list(DATA)."
         )
-    return DataError(f"{what} cannot be {describe_type(thing)}. It is the name of a data set, a path, {TAKEN}.")
+    return PythonDataError(f"{what} cannot be {describe_type(thing)}. It is the name of a data set, a path, {TAKEN}.")
 
 
 def describe_type(thing: Any) -> str:
@@ -272,7 +272,7 @@ def to_source(data: Any, val: Any = None, test: Any = None) -> tuple[Any, dict[s
     own = {name: one for name, one in (("val", val), ("test", test)) if one is not None and name not in fractions}
     if data is None or isinstance(data, str | os.PathLike):
         for name, one in own.items():
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"{name}= is {describe_type(one)}, and a split given as an object needs data given in Python too:"
                 " give a fraction, or a folder of train/, val/ and test/."
             )
@@ -282,16 +282,18 @@ def to_source(data: Any, val: Any = None, test: Any = None) -> tuple[Any, dict[s
     if isinstance(data, Mapping) and data and set(data) <= set(NAMED_SPLITS):
         named = {NAMED_SPLITS[key]: one for key, one in data.items()}
         if "train" not in named:
-            raise DataError(f"A dictionary of splits has train among them, and this one has {', '.join(data)}.")
+            raise PythonDataError(f"A dictionary of splits has train among them, and this one has {', '.join(data)}.")
         if named["train"] is None:
-            raise DataError("The training split is None: give its examples.")
+            raise PythonDataError("The training split is None: give its examples.")
         if twice := [name for name in own if name in named] or [name for name in data if len(named) < len(data)]:
-            raise DataError(f"The {NAMED_SPLITS.get(twice[0], twice[0])} split is given twice.")
+            raise PythonDataError(f"The {NAMED_SPLITS.get(twice[0], twice[0])} split is given twice.")
         own = {**named, **own}
         data = own.pop("train")
     for name in fractions:
         if name in own:
-            raise SettingError(f"{name}={as_text(fractions[name])} is a fraction, and {name} is given: leave it out.")
+            raise IncompatibleSettingError(
+                f"{name}={as_text(fractions[name])} is a fraction, and {name} is given: leave it out."
+            )
     return InMemorySource(data, own.get("val"), own.get("test")).read(), fractions
 
 
@@ -302,7 +304,7 @@ def _is_fraction(value: Any) -> bool:
 def read_list(thing: Sequence[Any]) -> ExampleContainer | None:
     """Read the examples of a list; None if its items are unsupported. Raises DataError if they differ in kind."""
     if not thing:
-        raise DataError(f"The data is empty: {describe_type(thing)} without an example.")
+        raise PythonDataError(f"The data is empty: {describe_type(thing)} without an example.")
     if all(isinstance(one, str) for one in thing):
         return Texts(name="texts", texts=tuple(thing))
     if all(isinstance(one, Mapping) for one in thing):
@@ -318,7 +320,7 @@ def read_list(thing: Sequence[Any]) -> ExampleContainer | None:
     if all(isinstance(one, torch.Tensor | np.ndarray) for one in thing):
         return _stacked(thing)
     if all(isinstance(one, int | float | np.number) for one in thing):
-        raise DataError("X is a list of numbers: each example has several, and is a list of its own.")
+        raise PythonDataError("X is a list of numbers: each example has several, and is a list of its own.")
     if all(isinstance(one, Sequence) and not isinstance(one, str) for one in thing):
         lengths = {len(one) for one in thing}
         if len(lengths) > 1:
@@ -326,12 +328,12 @@ def read_list(thing: Sequence[Any]) -> ExampleContainer | None:
         try:
             values = np.asarray(thing)
         except (ValueError, RecursionError):  # nested lists of different lengths, or recursive ones
-            raise DataError("The rows of X hold lists of several lengths: each example has one shape.") from None
+            raise PythonDataError("The rows of X hold lists of several lengths: each example has one shape.") from None
         return Numbers(name="rows", values=validate_array(values))
     kinds = {type(one).__name__: i for i, one in reversed(list(enumerate(thing)))}
     if len(kinds) > 1:
         told = ", ".join(f"{name} (example {i + 1})" for name, i in sorted(kinds.items(), key=lambda kind: kind[1]))
-        raise DataError(f"A list of data holds examples of one kind, and this one mixes {told}.")
+        raise PythonDataError(f"A list of data holds examples of one kind, and this one mixes {told}.")
     return None
 
 
@@ -340,7 +342,7 @@ def rows_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     for i, row in enumerate(rows):
         for key, value in row.items():
             if isinstance(value, Mapping | list | tuple | set) or (np.ndim(value) > 0 if hasattr(value, "ndim") else 0):
-                raise DataError(
+                raise PythonDataError(
                     f"Row {i + 1} holds a {type(value).__name__} under {shorten_repr(key)}: a cell is a number, a text,"
                     " a date or yes/no.",
                     fix="Arrays with a target each are (X, y), or a torch Dataset of such pairs.",
@@ -371,7 +373,7 @@ def _reject_shapes(shapes: Sequence[tuple[int, ...]]) -> None:
         way = "Cut or pad them; images of several sizes can be images of Pillow, which are brought to one."
         if len(shapes) == 2 and shapes[0][:1] == shapes[1][:1]:
             way = "If they are inputs and targets, give them as a tuple, (X, y)."
-        raise DataError(
+        raise PythonDataError(
             f"Examples have one shape, and example 1 has {shapes[0]} where example {odd + 1} has {shapes[odd]}.",
             fix=way,
         )
@@ -401,11 +403,11 @@ def validate_array(values: Array, what: str = "X") -> Array:
     """Return the array if it is numeric; raise DataError otherwise."""
     if values.dtype.kind not in "iufb":
         of = {"O": "objects, which can be anything", "c": "complex numbers"}.get(values.dtype.kind, "no numbers")
-        raise DataError(f"{what} is an array of {of} (dtype {values.dtype}).", fix=HOW_TYPED)
+        raise PythonDataError(f"{what} is an array of {of} (dtype {values.dtype}).", fix=HOW_TYPED)
     if values.ndim > 1 and not all(values.shape[1:]):
-        raise DataError(f"{what} has the shape {values.shape}: each of its examples is empty.")
+        raise PythonDataError(f"{what} has the shape {values.shape}: each of its examples is empty.")
     if values.ndim < 2:
-        raise DataError(
+        raise PythonDataError(
             f"{what} has the shape {values.shape}, and its first dimension are the examples: each has none of its own.",
             fix="Of one number each, give X[:, None]; of one example, X[None].",
         )
@@ -433,7 +435,7 @@ def parse_targets(y: Any, count: int) -> pl.Series:
     name = str(getattr(y, "name", None) or TARGET)
     series = _as_series(y, name)
     if len(series) != count:
-        raise DataError(f"X holds {count:,} examples and y {len(series):,} targets: each example has one.")
+        raise PythonDataError(f"X holds {count:,} examples and y {len(series):,} targets: each example has one.")
     if series.dtype.is_float():
         series = series.fill_nan(None)
         present = series.drop_nulls()
@@ -447,7 +449,7 @@ def _as_series(y: Any, name: str) -> pl.Series:
         return to_polars_series(y, name)
     if (frame := None if isinstance(y, np.ndarray | torch.Tensor | list | tuple) else as_frame(y)) is not None:
         if frame.width != 1:
-            raise DataError(f"y has {frame.width} columns, and each example has one target.")
+            raise PythonDataError(f"y has {frame.width} columns, and each example has one target.")
         return frame.to_series()
     values = to_numpy(y) if isinstance(y, torch.Tensor) else _to_array(y)
     if values.ndim == 2 and values.shape[1] == 1:
@@ -455,15 +457,15 @@ def _as_series(y: Any, name: str) -> pl.Series:
     if values.ndim != 1:
         one_hot = values.ndim == 2 and values.dtype.kind in "iufb" and bool((values.sum(1) == 1).all())
         way = "Rows with a single 1 become classes by y.argmax(1)." if one_hot else "Give one of them, as in y[:, 0]."
-        raise DataError(f"y has the shape {values.shape}, and each example has one target, (n,).", fix=way)
+        raise PythonDataError(f"y has the shape {values.shape}, and each example has one target, (n,).", fix=way)
     if values.dtype.kind == "O":
         strange = next((v for v in values if v is not None and not isinstance(v, str | int | float | bool)), None)
         if strange is not None:
-            raise DataError(f"y holds objects of type {type(strange).__name__}: targets are numbers or names.")
+            raise PythonDataError(f"y holds objects of type {type(strange).__name__}: targets are numbers or names.")
         missing = [v is None or v != v for v in values]
         return pl.Series(name, [None if gone else str(v) for v, gone in zip(values, missing)], dtype=pl.String)
     if values.dtype.kind not in "iufbUT":
-        raise DataError(f"y is an array of dtype {values.dtype}: targets are numbers or names.")
+        raise PythonDataError(f"y is an array of dtype {values.dtype}: targets are numbers or names.")
     return pl.Series(name, np.ascontiguousarray(values) if values.dtype.kind in "iufb" else values.tolist())
 
 
@@ -474,14 +476,14 @@ def _to_array(y: Any) -> Array:
     if hasattr(y, "__array__"):
         return np.asarray(y)
     if isinstance(y, str | bytes | dict) or not hasattr(y, "__iter__"):
-        raise DataError(f"y is {shorten_repr(y)}: it holds one target for each example.")
+        raise PythonDataError(f"y is {shorten_repr(y)}: it holds one target for each example.")
     values = list(y)
     if values and all(isinstance(v, torch.Tensor) for v in values):
         values = [v.item() if v.ndim == 0 or v.numel() == 1 else v for v in values]
     try:
         found = np.asarray(values)
     except ValueError:  # of several shapes
-        raise DataError("y holds sequences of several lengths: each example has one target.") from None
+        raise PythonDataError("y holds sequences of several lengths: each example has one target.") from None
     mixed = found.dtype.kind in "UT" and not all(isinstance(v, str) for v in values)
     return np.array(values, dtype=object) if mixed else found
 
@@ -499,16 +501,16 @@ def read_dataset(thing: Any) -> ExampleContainer | None:
     Raises DataError if it has no length or does not end, or for an item of another form.
     """
     if isinstance(thing, DataLoader):
-        raise DataError("This is a DataLoader, and data is split and batched here.", fix="Give loader.dataset.")
+        raise PythonDataError("This is a DataLoader, and data is split and batched here.", fix="Give loader.dataset.")
     name = type(thing).__name__
     if isinstance(thing, TensorDataset):
         items: Any = thing.tensors
         if len(items) > 2:
-            raise DataError(f"Its items have {len(items)} tensors: an item is (x, y), or x alone.")
+            raise PythonDataError(f"Its items have {len(items)} tensors: an item is (x, y), or x alone.")
         return _with_targets(read_array(items[0]), items[1] if len(items) == 2 else None, thing, note=False)
     items = list(_items(thing, name))
     if not items:
-        raise DataError(f"The {name} holds no example.")
+        raise PythonDataError(f"The {name} holds no example.")
     if all(map(is_graph, items)):
         return read_graphs(items[0] if len(items) == 1 else items)
     pairs = [isinstance(item, tuple | list) and len(item) == 2 for item in items]
@@ -516,14 +518,16 @@ def read_dataset(thing: Any) -> ExampleContainer | None:
         return _with_targets(_inputs([x for x, _ in items], name), [y for _, y in items], thing)
     odd = next((i for i, item in enumerate(items) if isinstance(item, tuple | list)), None)
     if odd is not None:
-        raise DataError(f"Item {odd + 1} of the {name} holds {len(items[odd])} things: an item is (x, y), or x alone.")
+        raise PythonDataError(
+            f"Item {odd + 1} of the {name} holds {len(items[odd])} things: an item is (x, y), or x alone."
+        )
     return _with_targets(_inputs(items, name), None, thing)
 
 
 def _inputs(examples: list[Any], name: str) -> ExampleContainer:
     held = read_list([_tensors_to_numbers(x) for x in examples])
     if held is None:
-        raise DataError(
+        raise PythonDataError(
             f"The inputs of the {name} are of type {type(examples[0]).__name__}: they can be tensors, arrays, images "
             "of Pillow, texts or dictionaries of cells."
         )
@@ -557,14 +561,14 @@ def _items(dataset: Any, name: str) -> Iterator[Any]:
     has_length = hasattr(dataset, "__len__")
     iterable = isinstance(dataset, IterableDataset)
     if not iterable and not has_length:
-        raise DataError(
+        raise PythonDataError(
             f"The {name} has no length, so that nobody knows when it ends.",
             fix="Give it a method __len__; or let it be an IterableDataset, which is read to its end.",
         )
     try:
         count = len(dataset) if has_length else 0
     except Exception as error:  # the Dataset's own __len__
-        raise DataError(f"The length of the {name} cannot be read: {printable(str(error))[:200]}.") from error
+        raise PythonDataError(f"The length of the {name} cannot be read: {printable(str(error))[:200]}.") from error
     each = iter(dataset) if iterable else (dataset[i] for i in range(count))
     bytes_read = 0
     for i in itertools.count():
@@ -573,20 +577,20 @@ def _items(dataset: Any, name: str) -> Iterator[Any]:
         except StopIteration:
             return
         except Exception as error:
-            raise DataError(
+            raise PythonDataError(
                 f"Item {i + 1} of the {name} cannot be read: {type(error).__name__}: {printable(str(error))[:200]}"
             ) from error
         things = item if isinstance(item, tuple | list) else (item,)
         held = sum(thing.nbytes for thing in things if hasattr(thing, "nbytes"))
         if i == 0 and count * max(held, OBJECT) > READ_AT_MOST * total_memory():
-            raise DataError(
+            raise PythonDataError(
                 f"The {name} has {count:,} examples, which would take {count * max(held, OBJECT) / 2**30:,.0f} GiB: "
                 f"data given in Python is held in memory, and {total_memory() / 2**30:.0f} GiB are here.",
                 fix=LARGER,
             )
         bytes_read += held
         if iterable and not has_length and (i >= MOST or bytes_read > MOST_BYTES):
-            raise DataError(
+            raise PythonDataError(
                 f"The {name} has not ended after {i:,} examples, and data given in Python is held in memory.",
                 fix=f"Let it end, as by itertools.islice. {LARGER}",
             )
@@ -616,11 +620,13 @@ def collate_graphs(graphs: Sequence[Any]) -> Any:
     starts = np.cumsum([0, *sizes])
     for i, size in enumerate(sizes):
         if not size:
-            raise DataError(f"Graph {i + 1} has no nodes: leave it out.")
+            raise PythonDataError(f"Graph {i + 1} has no nodes: leave it out.")
     edges = [read_edges(graph, f"graph {i + 1}").reshape(2, -1) for i, graph in enumerate(graphs)]
     for i, (own, size) in enumerate(zip(edges, sizes)):
         if own.size and (own.min() < 0 or own.max() >= size):
-            raise DataError(f"edge_index of graph {i + 1} names node {own.max()}, and it has {size:,} nodes, from 0.")
+            raise PythonDataError(
+                f"edge_index of graph {i + 1} names node {own.max()}, and it has {size:,} nodes, from 0."
+            )
     batch = SimpleNamespace(
         edge_index=np.concatenate([own + start for own, start in zip(edges, starts)], axis=1),
         num_nodes=int(starts[-1]),
@@ -632,7 +638,7 @@ def collate_graphs(graphs: Sequence[Any]) -> Any:
         if len(absent) == len(graphs):
             continue
         if absent:
-            raise DataError(f"Graph {absent[0] + 1} has no {name}, and others have: give it to all, or to none.")
+            raise PythonDataError(f"Graph {absent[0] + 1} has no {name}, and others have: give it to all, or to none.")
         setattr(batch, name, _concatenate(name, [to_array(one) for one in found]))
     for name in NOT_READ:  # reported to the user
         setattr(batch, name, next((1 for graph in graphs if getattr(graph, name, None) is not None), None))
@@ -644,7 +650,7 @@ def _concatenate(name: str, arrays: Sequence[np.ndarray[Any, Any]]) -> np.ndarra
     if name == "y":
         many = next((i for i, y in enumerate(arrays) if y.size != 1), None)
         if many is not None:
-            raise DataError(
+            raise PythonDataError(
                 f"y of graph {many + 1} has the shape {arrays[many].shape}: of a list of graphs each has one target.",
                 fix="Targets of nodes are learned from one graph; give y[:, k] of several targets.",
             )
@@ -653,7 +659,7 @@ def _concatenate(name: str, arrays: Sequence[np.ndarray[Any, Any]]) -> np.ndarra
     odd = next((i for i, one in enumerate(flat) if one.shape[1] != flat[0].shape[1]), None)
     if odd is not None:
         first, other = flat[0].shape[1], flat[odd].shape[1]
-        raise DataError(f"{name} of graph 1 has {first} features, and of graph {odd + 1} it has {other}.")
+        raise PythonDataError(f"{name} of graph 1 has {first} features, and of graph {odd + 1} it has {other}.")
     return np.concatenate(flat)
 
 

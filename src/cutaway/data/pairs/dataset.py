@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...core.errors import DataError, SettingError
+from ...core.errors import DataError, IncompatibleSettingError, NotEnoughDataError
 from ...core.files import exists
 from ...core.spec import PairSpec, Tokens
 from ..build import DatasetBuilder, DataSource, DuplicateKeys
@@ -240,7 +240,7 @@ def _pretrained_preprocessing(
     Raises SettingError if the sides should have separate tokenizers.
     """
     if settings.joint_vocab is False:
-        raise SettingError(
+        raise IncompatibleSettingError(
             "joint_vocab=false is for tokenizers that are fitted here, and that of "
             f"tokenizer={settings.tokenizer} is one for both sides: leave joint_vocab out."
         )
@@ -260,7 +260,7 @@ def _tokenizer(texts: Sequence[str], cut: Tokenization, settings: DataSettings, 
     try:
         return train_tokenizer(cut.kind, texts, settings.vocab_size, settings.min_count, lower, blanks=cut.blanks)
     except DataError as error:
-        raise DataError(f"The {side} of the training split cannot be tokenized. {error}") from error
+        raise DataError(f"The {side} of the training split cannot be tokenized. {error}", code=error.code) from error
 
 
 def _drop_long_pairs(
@@ -276,7 +276,7 @@ def _drop_long_pairs(
         targets = preprocessing.targets([pairs.targets[i] for i in rows])[1].numpy() - 1  # without `end`
         kept[split] = rows[np.maximum(sources, targets) <= length]
         if not len(kept[split]):
-            raise DataError(
+            raise NotEnoughDataError(
                 f"length={length} leaves no pair to the {split} split: the shortest has "
                 f"{np.maximum(sources, targets).min():,} tokens on one side.",
                 fix="Give a larger length.",

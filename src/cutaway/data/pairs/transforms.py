@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ...core import spec as specs
-from ...core.errors import DataError, FileError, Problem, shorten
+from ...core.errors import DataError, DataMismatchError, FileError, MissingFileError, Problem, shorten
 from ...core.files import read_json
 from ...core.spec import PairSpec, Tokens
 from ..dataset_base import IGNORED, Batch, SequenceSplit, Split
@@ -128,7 +128,7 @@ class PairsSplit(Split):
             for i in (lengths > most).nonzero()[:, 0].tolist()
         ]
         if problems:
-            raise DataError(
+            raise DataMismatchError(
                 f"The model reads at most {most:,} tokens, and these sources are longer:",
                 problems,
                 "Give them in several pieces, such as one sentence on a line.",
@@ -368,7 +368,7 @@ def reject_longer(lengths: Tensor, most: int, name: Callable[[int], str]) -> Non
     """Raise DataError that names every text of more than `most` tokens: attention memory is quadratic in the length."""
     longer = (lengths > most).nonzero().flatten().tolist()
     if longer:
-        raise DataError(
+        raise DataMismatchError(
             "Texts are too long:",
             [
                 Problem(shorten(name(i)), f"it has {int(lengths[i]):,} tokens, at most {most:,} are read")
@@ -457,7 +457,7 @@ def _file(given: Any) -> Path | None:
         return None
     named = isinstance(given, Path) or (Path(given).suffix.lower() in TEXT_SUFFIXES and " " not in given.strip())
     if path is not None and named:
-        raise DataError(f"There is no file {str(given)!r}, seen from {Path.cwd()}.")
+        raise MissingFileError(f"There is no file {str(given)!r}, seen from {Path.cwd()}.")
     return None
 
 

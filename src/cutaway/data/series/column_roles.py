@@ -20,7 +20,17 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...core.errors import DataError, Problem, SettingError, UnknownName, shorten
+from ...core.errors import (
+    ColumnError,
+    DataError,
+    DataMismatchError,
+    IncompatibleSettingError,
+    MissingSettingError,
+    Problem,
+    SettingError,
+    UnknownName,
+    shorten,
+)
 from ...core.schema import from_document
 from ..settings import DataSettings
 from ..tables.column_roles import find_column, find_columns, reject_units
@@ -91,7 +101,7 @@ def choose_columns(table: Table, settings: DataSettings) -> ColumnRoles:
     that holds neither numbers nor times.
     """
     if not settings.forecast:
-        raise SettingError(f"{table.title} is to be forecast, and no column is named: give forecast=COLUMN.")
+        raise MissingSettingError(f"{table.title} is to be forecast, and no column is named: give forecast=COLUMN.")
     of_many = ("forecast", "known_future", "ignore")
     lists: dict[str, Any] = {key: find_columns(table, key, getattr(settings, key)) for key in of_many}
     named = {"time": settings.time, "id": settings.id}
@@ -104,7 +114,7 @@ def choose_columns(table: Table, settings: DataSettings) -> ColumnRoles:
         if part not in PARTS:
             raise UnknownName("part of the calendar", part, PARTS)
     if settings.calendar and written in (NUMBER, ROW):
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"calendar={','.join(settings.calendar)} is told from times, and {table.title} has no column of dates: "
             "name one with time=COLUMN, or leave it out."
         )
@@ -124,12 +134,12 @@ def choose_columns(table: Table, settings: DataSettings) -> ColumnRoles:
     if odd:
         own = find_series_column(table, time, [problem.where.removeprefix("column ") for problem in odd])
         if own:
-            raise DataError(
+            raise ColumnError(
                 f"{table.title} holds several series, one below another: times of column {time} are repeated, and "
                 f"column {own} has {table.text(own).n_unique():,} values that tell the rows apart.",
                 fix=f"Say which column names them: id={own}.",
             )
-        raise DataError(
+        raise ColumnError(
             f"{table.title} has columns that are no numbers:",
             odd,
             "Leave them out with ignore=COLUMN, write them as numbers (Monday as 1, Tuesday as 2, …), or name the "
@@ -163,7 +173,7 @@ def read_numbers(table: Table, columns: ColumnRoles) -> npt.NDArray[np.float64]:
     """
     absent = [c for c in (*columns.given, columns.time) if c is not None and c not in table.columns]
     if absent:
-        raise DataError(
+        raise DataMismatchError(
             f"{table.title} has no column {', '.join(map(repr, absent))}. It has: {', '.join(table.columns)}.",
             fix="A file to be forecast has the columns that the model was trained with, by the same names.",
         )
@@ -229,7 +239,7 @@ def _time(table: Table, settings: DataSettings, columns: Sequence[str]) -> tuple
             found[column] = written
     dates = {column: written for column, written in found.items() if written != NUMBER} or found
     if len(dates) > 1:
-        raise DataError(
+        raise ColumnError(
             f"{table.title} has several columns of times: {', '.join(map(repr, dates))}.",
             fix="Say which one with time=COLUMN, and leave the others out with ignore=COLUMN.",
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ...core.errors import SettingError
+from ...core.errors import IncompatibleSettingError
 from ..build import DatasetBuilder, DataSource
 from ..dataset_base import DataSet
 from ..findings import reject_fill
@@ -44,7 +44,9 @@ def series_dataset(
     """
     columns = choose_columns(table, settings)
     if columns.ahead and settings.mixup:
-        raise SettingError("mixup blends measured values, and not those known in advance: leave out one of them.")
+        raise IncompatibleSettingError(
+            "mixup blends measured values, and not those known in advance: leave out one of them."
+        )
     if columns.id:
         return SeveralSeriesBuilder(table, columns, origin, settings).build()
     reject_changed(settings, ("missing",), "is for several series, which id=COLUMN names")
@@ -69,7 +71,7 @@ class ForecastBuilder(DatasetBuilder[ForecastPreprocessing, WindowSplit]):
         """
         season = self.settings.season_length or usual
         if season > steps // 2 and self.settings.season_length:
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"season_length={season} is more than half of the training time{self.several}, {steps:,} steps: "
                 "nothing is seen to repeat itself there."
             )

@@ -18,7 +18,14 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from ...core.errors import DataError, Problem, SettingError, join
+from ...core.errors import (
+    DataError,
+    DataMismatchError,
+    IncompatibleSettingError,
+    NotEnoughDataError,
+    Problem,
+    join,
+)
 from ..findings import leave_out
 from ..splits import Rows
 from ..tables.table_files import Table, format_count
@@ -79,21 +86,23 @@ def read_series(
         table, numbers, times = table.take(order), numbers[order], times[order]
     _reject_repeated(table, columns, times)
     if len(times) < 2:
-        raise DataError(f"{table.title} has {format_count(len(times), 'row')}: a series has at least two.")
+        raise NotEnoughDataError(f"{table.title} has {format_count(len(times), 'row')}: a series has at least two.")
     own = infer_step(times, columns.written)
     if step is not None and own != step and not (own.unit == step.unit == NUMBER and np.isclose(own.size, step.size)):
-        raise DataError(
+        raise DataMismatchError(
             f"The rows of {table.title} are {own.words} apart, and the model was trained on a series with a step of "
             f"{step.words}.",
             fix="Give a series with that step.",
         )
     if np.isnan(numbers[:, : len(columns.forecast)]).all():
-        raise DataError(f"{table.title} has no value in {', '.join(columns.forecast)}: there is nothing to go on from.")
+        raise NotEnoughDataError(
+            f"{table.title} has no value in {', '.join(columns.forecast)}: there is nothing to go on from."
+        )
     clock = Clock(float(times[0]), own, columns.written, times if gaps == "skip" else None)
     if gaps == "skip":
         positions = np.arange(len(times))
         if columns.calendar and own.unit != "weekday":
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"calendar={','.join(columns.calendar)} needs the times of the steps to forecast, and gaps=skip leaves "
                 "them open: leave one of them out."
             )
@@ -244,7 +253,7 @@ def _fill_gaps(table: Table, series: Series, positions: Positions) -> Series:
     length = int(positions[series.length - 1]) + 1
     inserted = steps - len(positions)
     if inserted > len(positions):
-        raise DataError(
+        raise NotEnoughDataError(
             f"{table.title} has {len(positions):,} rows, and {inserted:,} steps of {series.clock.step.words} are "
             "missing between them: more than there is to fill them from.",
             fix="Is a time wrong, or the step? Give the series from the gap on, or bring it to a longer step; "
@@ -388,7 +397,7 @@ def read_several(
         check(series)
         return [series], []
     if columns.id not in table.columns:
-        raise DataError(
+        raise DataMismatchError(
             f"{table.title} has no column {columns.id!r}, which says what series a row is of.",
             fix="A file to be forecast has the columns that the model was trained with, by the same names.",
         )
@@ -441,7 +450,7 @@ def keep_long_series(found: Sequence[Series], needed: int, title: str, missing: 
     short = [series for series in found if series.length < needed]
     left = [series for series in found if series.length >= needed]
     if short and (missing != "drop" or not left):
-        raise DataError(
+        raise NotEnoughDataError(
             f"{len(short):,} of the {len(found):,} series of {title} have fewer than {needed:,} steps: a lookback, "
             "and a horizon for each split.",
             [

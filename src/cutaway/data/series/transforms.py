@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ...core import spec as specs
 from ...core.config import build, upgrade_settings
-from ...core.errors import DataError, Problem, join
+from ...core.errors import DataError, DataMismatchError, NotEnoughDataError, Problem, UnsupportedDataError, join
 from ...core.files import read_bytes
 from ...core.schema import NUMBER, dataclass_schema
 from ...core.spec import Classes, Horizon, SeriesSpec, Views
@@ -173,7 +173,7 @@ def split_by_time(
         splits = list(SPLITS)
     needed = history + horizon * len(splits)
     if series.length < needed:
-        raise DataError(
+        raise NotEnoughDataError(
             f"{series.name or 'The series'} has {series.length:,} steps, and {needed:,} are needed: a history of "
             f"{history:,}, and a horizon of {horizon:,} for each of {', '.join(splits)}.",
             fix="Give a longer series, or a shorter lookback= or horizon=; val=0 or test=0 leaves a split out.",
@@ -183,7 +183,7 @@ def split_by_time(
     for split in splits:
         starts[split] = window_starts(series, history, horizon, begin, ends[split])
         if not len(starts[split]):
-            raise DataError(
+            raise NotEnoughDataError(
                 f"The {split} split gets no window: its {ends[split] - max(begin, history):,} steps from "
                 f"{series.clock.label(max(begin, history))} hold no horizon of {horizon:,} that was measured.",
                 fix="Give larger fractions val= and test=, a shorter lookback= or horizon=, or a longer series.",
@@ -245,7 +245,7 @@ class ForecastPreprocessing:
         there = (~np.isnan(values)).sum(0)
         empty = [c for c, count in zip(columns.names, there.tolist()) if not count]
         if empty:
-            raise DataError(
+            raise NotEnoughDataError(
                 f"Column {', '.join(map(repr, empty))} of {series.name} has no value in the training time.",
                 fix="Leave it out with ignore=COLUMN, or give a longer series.",
             )
@@ -354,7 +354,7 @@ class ForecastPreprocessing:
                 notes += series.notes
                 kept.append(series)
         if not values:
-            raise DataError("No series was given.")
+            raise NotEnoughDataError("No series was given.")
         begins = np.array(starts) - self.spec.steps
         return self.windows(
             torch.cat(values),
@@ -379,7 +379,7 @@ class ForecastPreprocessing:
         if not any(len(own) for own in starts):
             longest = max(found, key=len)
             needed = self.spec.steps + self.horizon.steps
-            raise DataError(
+            raise NotEnoughDataError(
                 f"{longest.name} has {format_count(longest.length, 'step')}, and {needed:,} are needed: a history of "
                 f"{self.spec.steps:,} and a horizon of {self.horizon.steps:,}, measured in full where they meet.",
                 fix="Give a longer series.",
@@ -465,13 +465,13 @@ class ForecastPreprocessing:
         if isinstance(table, Table):
             return read_several(table, self.columns, self.gaps, missing, self.step, check)
         if not isinstance(source, str | Path):
-            raise DataError(
+            raise UnsupportedDataError(
                 f"A forecast is made from the series so far, a file or a data frame, not from {type(source).__name__}.",
                 fix="Give the path of a .csv, .tsv or .parquet file with the columns that the model was trained with.",
             )
         path = Path(source).expanduser()
         if path.is_file() and path.suffix.lower() not in TABLE_SUFFIXES:
-            raise DataError(
+            raise UnsupportedDataError(
                 f"{path} is no table: those end in {', '.join(TABLE_SUFFIXES)}.",
                 fix="Give the series so far, with the columns that the model was trained with.",
             )
@@ -480,14 +480,14 @@ class ForecastPreprocessing:
     def _reject_short(self, series: Series) -> None:
         """Raise DataError if the file has too few past or future steps."""
         if series.length < self.spec.steps:
-            raise DataError(
+            raise NotEnoughDataError(
                 f"{series.name} has {format_count(series.length, 'step')}, and a forecast is made from the last "
                 f"{self.spec.steps:,}.",
                 fix="Give more of the series.",
             )
         ahead = len(series.values) - series.length
         if self.columns.known and ahead < self.horizon.steps:
-            raise DataError(
+            raise NotEnoughDataError(
                 f"{series.name} has {format_count(ahead, 'row')} after the last one that holds "
                 f"{', '.join(self.columns.forecast)}, and the forecast needs {self.horizon.steps:,}: "
                 f"{', '.join(self.columns.known)} must be known for every step of it.",
@@ -592,7 +592,9 @@ class SeriesPreprocessing:
             if words[0] not in classes
         ]
         if problems:
-            raise DataError(f"{source} has series of unknown classes:", problems, "The class stands first on its line.")
+            raise DataMismatchError(
+                f"{source} has series of unknown classes:", problems, "The class stands first on its line."
+            )
         inputs = self._read([(name, words[1:]) for name, words in rows])
         target = torch.tensor([classes.index(words[0]) for _, words in rows])
         return TensorSplit(inputs, target, [name for name, _ in rows])

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ...core.config import as_text, shorten
-from ...core.errors import DataError, Problem, SettingError
+from ...core.errors import DataError, IncompatibleSettingError, Problem, UnsupportedDataError
 from ...core.files import MEBIBYTE, read_bytes, unreadable_error
 from ...core.spec import ImageSizes, Mask, Target
 from ..dataset_base import DataSet
@@ -113,14 +113,16 @@ def prepare_media(
     kind = _kind(source)
     _reject_training_settings(settings)
     if how.sample != ShardSettings().sample:
-        raise SettingError(f"sample={how.sample} is for text, of which a tokenizer is fitted: leave it out.")
+        raise IncompatibleSettingError(
+            f"sample={how.sample} is for text, of which a tokenizer is fitted: leave it out."
+        )
     settled = {key: getattr(settings, key) for key in SETTLED}
     begun = begin_preparation(out, asked := {"data": str(source.resolve()), **settled, "shard_size": how.shard_size})
     if begun.manifest:
         return begun.manifest
     found = find_examples(source, kind)
     if folders := [file for file in found.files if file.is_dir()]:
-        raise DataError(
+        raise UnsupportedDataError(
             f"{folders[0]} is a folder of frames, and a shard holds files.", fix="Make a video file of each."
         )
     sizes = [_size(file) for file in found.files]
@@ -193,7 +195,7 @@ def _kind(source: Path) -> FileKind:
     for one in KINDS:
         if one.kind == kind:
             return one
-    raise DataError(
+    raise UnsupportedDataError(
         f"{source} is no folder of class folders, and images, audio and videos are prepared from those alone.",
         fix=f"Train on it directly: cutaway train MODEL {source}",
     )
@@ -204,12 +206,14 @@ def _reject_training_settings(settings: DataSettings) -> None:
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         if field.name not in SETTLED and value != field.default:
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"{field.name}={shorten(as_text(value))} is chosen in training: files are copied unchanged. "
                 "Leave it out."
             )
     if settings.missing == "fill":
-        raise SettingError("missing=fill is for tables: files that cannot be used are left out by missing=drop.")
+        raise IncompatibleSettingError(
+            "missing=fill is for tables: files that cannot be used are left out by missing=drop."
+        )
 
 
 def _jobs(

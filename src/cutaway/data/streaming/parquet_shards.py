@@ -21,7 +21,7 @@ import numpy as np
 import polars as pl
 
 from ...core.config import as_text, shorten
-from ...core.errors import DataError, SettingError
+from ...core.errors import IncompatibleSettingError, UnsupportedDataError
 from ...core.files import MEBIBYTE
 from ...core.spec import ImageSizes, Target
 from ..dataset_base import DataSet
@@ -89,7 +89,7 @@ def prepare_table(
     """
     _reject_settings(settings, how)
     if not parquet_files(source):
-        raise DataError(
+        raise UnsupportedDataError(
             f"{source} is read as a whole, and only Parquet is prepared, which is read by its row groups.",
             fix=f"Train on it directly: cutaway train MODEL {source}; or write it as Parquet, by polars or pandas.",
         )
@@ -103,7 +103,7 @@ def prepare_table(
     size = sum(file.stat().st_size for file in groups.files)
     count = max(1, min(-(-size // (how.shard_size * MEBIBYTE)), len(groups) // 2))
     if count > MOST_SHARDS:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"shard_size={how.shard_size} would make {count:,} shards, and a table is shuffled into {MOST_SHARDS:,} at "
             f"most: give shard_size={-(-how.shard_size * count // MOST_SHARDS)}, of which each process holds some in "
             "memory."
@@ -186,7 +186,7 @@ def _reject_settings(settings: DataSettings, how: ShardSettings) -> None:
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         if field.name != "split_seed" and value != field.default:
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"{field.name}={shorten(as_text(value))} is chosen in training: rows are copied unchanged. "
                 "Leave it out."
             )
@@ -197,4 +197,4 @@ def _reject_settings(settings: DataSettings, how: ShardSettings) -> None:
         ("workers", "is for other data: of a table all processors work on each shard"),
     ):
         if getattr(how, key) != getattr(usual, key):
-            raise SettingError(f"{key}={getattr(how, key)} {why}. Leave it out.")
+            raise IncompatibleSettingError(f"{key}={getattr(how, key)} {why}. Leave it out.")

@@ -64,7 +64,19 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ...core.config import as_text, build, pick
-from ...core.errors import CutawayError, DataError, FileError, Problem, SettingError, join, shorten
+from ...core.errors import (
+    AlreadyExistsError,
+    CutawayError,
+    DataError,
+    FileError,
+    IncompatibleSettingError,
+    Problem,
+    SettingError,
+    UnsupportedDataError,
+    WriteError,
+    join,
+    shorten,
+)
 from ...core.files import atomic_write, error_reason, exists, is_temp_file, open_regular, read_json, write_json
 from ...core.schema import NUMBER, Choice, name_document_in_errors, validate_document
 from ...core.spec import ANY_SIZE, ImageSizes, Target
@@ -262,9 +274,9 @@ def prepare_data(
     SettingError, FileError, and the errors of the kind.
     """
     if is_prepared(source):
-        raise DataError(f"{source} is prepared already.", fix=f"Train on it: cutaway train MODEL {source}")
+        raise UnsupportedDataError(f"{source} is prepared already.", fix=f"Train on it: cutaway train MODEL {source}")
     if kind not in SHARDED:
-        raise DataError(
+        raise UnsupportedDataError(
             f"{KINDS[kind].plural.capitalize()} cannot be prepared into shards; what can is "
             f"{join([KINDS[k].plural for k in SHARDED], 'and')}.",
             fix=f"Train on it directly: cutaway train MODEL {source}",
@@ -282,7 +294,7 @@ def kind_of_prepared(folder: Path) -> str:
     """Return the kind of data in a folder of shards. Raises as `read_manifest`, and DataError for an unknown kind."""
     kind = read_manifest(folder).kind
     if kind not in SHARDED:
-        raise DataError(
+        raise UnsupportedDataError(
             f"{folder} holds shards of {kind!r} data, which this version of cutaway does not read.",
             fix="Install the version that wrote them, or a newer one.",
         )
@@ -309,7 +321,7 @@ def reject_fixed_settings(settings: DataSettings, manifest: Manifest, folder: Pa
         value = getattr(settings, key)
         then = manifest.settings.get(key, getattr(usual, key))
         if key not in free and value not in (getattr(usual, key), then, _as_tuple(then)):
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"{key}={shorten(as_text(value))} cannot be: {folder} was prepared with {key}={shorten(as_text(then))}."
                 " Leave it out, or prepare the data again with it, into another folder."
             )
@@ -367,18 +379,20 @@ def begin_preparation(out: Path, asked: Mapping[str, Any]) -> PreparationState:
     """
     another = "Give another folder, or remove this one."
     if out.is_file():
-        raise FileError(f"{out} is a file, and shards need a folder. {another}")
+        raise WriteError(f"{out} is a file, and shards need a folder. {another}")
     try:
         out.mkdir(parents=True, exist_ok=True)
         names = sorted(p.name for p in out.iterdir() if not is_temp_file(p))
         for left in [p for p in out.iterdir() if is_temp_file(p)]:
             shutil.rmtree(left, ignore_errors=True)
     except OSError as error:
-        raise FileError(f"{out} cannot be a folder of shards: {error.strerror}. Give another folder.") from error
+        raise WriteError(f"{out} cannot be a folder of shards: {error.strerror}. Give another folder.") from error
     if not names:
         return PreparationState()
     if MANIFEST not in names and PLAN not in names:
-        raise FileError(f"{out} is not empty, and `cutaway prepare` did not write it: {names[0]} is there. {another}")
+        raise AlreadyExistsError(
+            f"{out} is not empty, and `cutaway prepare` did not write it: {names[0]} is there. {another}"
+        )
     if MANIFEST in names:
         manifest = read_manifest(out)
         _reject_other(out, manifest.asked, asked)
@@ -409,7 +423,7 @@ def require_disk_space(out: Path, jobs: Sequence[Job], size: int) -> None:
     there = sum((out / job.name).stat().st_size for job in jobs if (out / job.name).is_file())
     free, wanted = shutil.disk_usage(out).free, size - there + SPARE
     if free < wanted:
-        raise FileError(
+        raise WriteError(
             f"{out} has {_in_bytes(free)} of free space, and the shards take about {_in_bytes(wanted)} more. Free some "
             f"space, or give a folder on another disk.{f' {KEPT}' if there else ''}"
         )
@@ -457,7 +471,7 @@ def _run_job(out: Path, job: Job) -> ShardWriteResult:
                 job.write(temporary)
     except FileError as error:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise FileError(f"{path} could not be written: the disk is full. Free some space. {KEPT}") from error
+            raise WriteError(f"{path} could not be written: the disk is full. Free some space. {KEPT}") from error
         raise
     count, found = job.look(path)
     return ShardWriteResult(describe_shard(path, count), found)
@@ -530,7 +544,7 @@ def _reject_other(out: Path, then: Any, now: Mapping[str, Any]) -> None:
     if then == now:
         return
     changed = [key for key in {**then, **now} if not isinstance(then, dict) or then.get(key) != now.get(key)]
-    raise FileError(
+    raise AlreadyExistsError(
         f"{out} was prepared of other data or with other settings ({', '.join(changed)}), and nothing is written over. "
         "Give another folder, or remove this one."
     )

@@ -37,7 +37,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.config import build
-from ...core.errors import DataError, FileError, Problem, SettingError, shorten
+from ...core.errors import (
+    DataError,
+    FileError,
+    IncompatibleSettingError,
+    NotEnoughDataError,
+    Problem,
+    UnsupportedDataError,
+    shorten,
+)
 from ...core.files import MEBIBYTE, open_regular, require_regular_file, unreadable_error
 from ...core.schema import Between, name_document_in_errors, validate_document
 from ...core.spec import Context, ImageSizes, NextToken, Target
@@ -204,7 +212,7 @@ def _reject_settings(source: Path, settings: DataSettings) -> None:
     reject_changed(settings, WHEN_IT_LEARNS, "is for the training on prepared text, not for preparing it")
     reject_changed(settings, NOT_FOR_SHARDS, "is for other texts than a corpus, which is its own target")
     if has_classes(source) if source.is_dir() else source.suffix.lower() != ".txt":
-        raise DataError(
+        raise UnsupportedDataError(
             f"{source} is text with a class or a tag each, and only a corpus is prepared: a .txt, or a folder of them.",
             fix=f"Train on it directly: cutaway train MODEL {source}",
         )
@@ -212,7 +220,7 @@ def _reject_settings(source: Path, settings: DataSettings) -> None:
 
 def _reject_documents(settings: DataSettings) -> None:
     if settings.documents:
-        raise SettingError(
+        raise IncompatibleSettingError(
             "documents=true keeps documents apart, and shards hold the text as one stream: leave it out."
         )
 
@@ -325,7 +333,7 @@ def _tokenizer(
         ]
     tokenizer, given = fit_tokenizer(settings, settings.tokenizer, pieces)
     if not getattr(tokenizer, "by_pieces", True):
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"tokenizer={settings.tokenizer} marks the beginning of each text that it is given, and a corpus is given "
             "to it in pieces: take another, such as that of GPT-2, or tokenizer=bpe."
         )
@@ -388,12 +396,14 @@ def open_text(
     """
     del sizes
     if Context in targets and NextToken not in targets:
-        raise DataError(
+        raise UnsupportedDataError(
             f"Word vectors are learned from text, and {folder} holds its tokens.", fix="Give the text itself."
         )
     _reject_documents(settings)
     if settings.whole_words:
-        raise SettingError("whole_words=true needs a text in memory, and this one is in shards: leave it out.")
+        raise IncompatibleSettingError(
+            "whole_words=true needs a text in memory, and this one is in shards: leave it out."
+        )
     reject_changed(settings, NOT_FOR_SHARDS, "is for other texts than a corpus, which is its own target")
     validate_manifest_entries(folder, manifest, OF_TEXT)
     try:
@@ -432,7 +442,7 @@ def _reject_other_tokenizer(folder: Path, manifest: Manifest, tokenizer: Tokeniz
     given = load_named_tokenizer(settings)
     if named in (AUTO, then) or (given is not None and given.to_json() == tokenizer.to_json()):
         return
-    raise SettingError(
+    raise IncompatibleSettingError(
         f"{folder} was prepared with another tokenizer ({then}) than {named}, and holds its tokens alone. Prepare the "
         f"text again, with tokenizer={named}, into another folder; or leave out what asks for that one."
     )
@@ -480,7 +490,9 @@ class Corpus:
             require_regular_file(path)
             sizes.append(path.stat().st_size)
             if sizes[-1] <= (len(codecs.BOM_UTF8) if _marked(path) else 0):
-                raise DataError(f"{path} is empty: it has {sizes[-1]} bytes.", fix="Was it saved or copied to the end?")
+                raise NotEnoughDataError(
+                    f"{path} is empty: it has {sizes[-1]} bytes.", fix="Was it saved or copied to the end?"
+                )
         return cls(files, sizes)
 
     @property

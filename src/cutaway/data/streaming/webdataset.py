@@ -38,7 +38,15 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import DataError, FileError, Problem
+from ...core.errors import (
+    DataError,
+    DataMismatchError,
+    FileError,
+    FolderLayoutError,
+    NotEnoughDataError,
+    Problem,
+    UnsupportedDataError,
+)
 from ...core.files import error_reason, exists, open_regular
 from ..findings import leave_out, reject_fill, similar_name_hint
 from ..folders import (
@@ -97,7 +105,7 @@ def list_shards(path: Path) -> dict[str, list[Path]]:
         return {"": [path]}
     for shard in _inside(path):
         if _is_compressed(shard):
-            raise DataError(
+            raise UnsupportedDataError(
                 f"The shard {shard} is compressed, so its members cannot be read by one seek.",
                 fix="Unpack it once, as by gunzip: images, audio and videos are compressed already.",
             )
@@ -106,13 +114,15 @@ def list_shards(path: Path) -> dict[str, list[Path]]:
             found.setdefault(SPLIT_FOLDERS.get(word.lower(), ""), []).append(shard)
     if "" in found and len(found) > 1:
         others = next(split for split in found if split)
-        raise DataError(
+        raise FolderLayoutError(
             f"{path} holds shards that are named like a split, such as {found[others][0].name}, and others that are "
             f"not, such as {found[''][0].name}.",
             fix="Name all of them like splits (train-*.tar, val-*.tar, test-*.tar), or none.",
         )
     if "" not in found and "train" not in found:
-        raise DataError(f"{path} has shards of {' and '.join(found)} and none for training.", fix="Add train-*.tar.")
+        raise FolderLayoutError(
+            f"{path} has shards of {' and '.join(found)} and none for training.", fix="Add train-*.tar."
+        )
     return found
 
 
@@ -124,7 +134,7 @@ def kind_of_shards(path: Path) -> FileKind:
             if Path(name.lower()).suffix in kind.suffixes:
                 return kind
     suffixes = ", ".join(suffix for kind in KINDS for suffix in kind.suffixes)
-    raise DataError(f"The shard {first} holds no image, recording or video ({suffixes}).")
+    raise UnsupportedDataError(f"The shard {first} holds no image, recording or video ({suffixes}).")
 
 
 def members(shard: Path) -> Iterator[tuple[str, int, int]]:
@@ -173,7 +183,7 @@ def examples(shard: Path, kind: FileKind) -> tuple[list[Example], list[Problem]]
         key, extension = match[1], match[2].lower()
         files = found.setdefault(key, {})
         if extension in files or (files and order[-1] != key):
-            raise DataError(
+            raise FolderLayoutError(
                 f"The key {key} occurs twice in the shard {shard}, at {name}: which files are one example is not told.",
                 fix="Give each example a key of its own, and let its files follow one another.",
             )
@@ -269,7 +279,7 @@ def read_shards(
     notes = [note for note in (*said, left) if note]
     present = np.bincount(index.labels[index.labels >= 0], minlength=len(index.classes)) > 0
     if classes and present.sum() < 2:
-        raise DataError(
+        raise NotEnoughDataError(
             f"The shards of {path} hold one class only, {index.classes[int(present.argmax())]}: there is nothing to "
             "tell apart.",
             fix="Add examples of another class.",
@@ -374,7 +384,7 @@ def labelled_shards(path: Path, looking: FileInspector, names: Sequence[str]) ->
     number = {normalize_name(name): k for k, name in enumerate(names)}
     unknown = [index.classes[k] for k in present if normalize_name(index.classes[k]) not in number]
     if unknown:
-        raise DataError(
+        raise DataMismatchError(
             f"The shards of {path} have the class {unknown[0]!r}, and the model was trained on {', '.join(names)}."
             f"{similar_name_hint(unknown[0], names)}"
         )
@@ -432,7 +442,7 @@ def _reject_untaught(index: Index, path: Path) -> None:
     for split, rows in splits.items():
         strange = np.setdiff1d(index.labels[rows], taught)
         if len(strange):
-            raise DataError(
+            raise NotEnoughDataError(
                 f"The class {index.classes[int(strange[0])]} stands in the shards of {split} and in none of training "
                 f"in {path}.",
                 fix="Add shards with training examples of it, or leave the class out.",

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...core.errors import FileError
+from ...core.errors import WriteError
 from . import examples, shape_scenes
 
 
@@ -87,7 +87,7 @@ def write_example(name: str, folder: Path) -> bool:
         EXAMPLES[name].write(temporary)
         temporary.rename(path)
     except OSError as error:
-        raise FileError(
+        raise WriteError(
             f"{path} could not be written: {error.strerror or error}. Give another folder (--out DIR), or free some "
             "space."
         ) from error

@@ -15,7 +15,19 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from ...core.errors import DataError, Problem, SettingError, UnknownName, closest_names, shorten_repr
+from ...core.errors import (
+    ColumnError,
+    DataError,
+    DataMismatchError,
+    IncompatibleSettingError,
+    MissingSettingError,
+    NotEnoughDataError,
+    Problem,
+    SettingError,
+    UnknownName,
+    closest_names,
+    shorten_repr,
+)
 from ...core.spec import Classes, Simple, Value
 from ..findings import Finding, similar_name_hint
 from ..settings import DataSettings
@@ -58,24 +70,28 @@ def choose_roles(table: Table, settings: DataSettings) -> Roles:
     and DataError if no input is left.
     """
     if len(table.columns) < 2:
-        raise DataError(
+        raise ColumnError(
             f"Column {table.columns[0]!r} is the only one of {table.title}: there is nothing to predict a target from.",
             fix="Are its cells separated by something else than commas, semicolons or tabs? Save it as CSV.",
         )
     if settings.target is None:
-        raise SettingError(f"Which column of {table.title} is to be predicted? Say target=COLUMN. {_listed(table)}")
+        raise MissingSettingError(
+            f"Which column of {table.title} is to be predicted? Say target=COLUMN. {_listed(table)}"
+        )
     target = find_column(table, "target", settings.target)
     group = None if settings.group is None else find_column(table, "group", settings.group)
     if group == target:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"group={group} is the target itself: each of its values would be in one split only. Give another column."
         )
     ignored = find_columns(table, "ignore", settings.ignore)
     if target in ignored:
-        raise SettingError(f"ignore={target} leaves the target out. Take it from the list.")
+        raise IncompatibleSettingError(f"ignore={target} leaves the target out. Take it from the list.")
     inputs = tuple(c for c in table.columns if c not in (target, group, *ignored))
     if not inputs:
-        raise DataError(f"No column of {table.title} is left to predict {target!r} from.", fix="Ignore fewer columns.")
+        raise ColumnError(
+            f"No column of {table.title} is left to predict {target!r} from.", fix="Ignore fewer columns."
+        )
     types = _types(table, settings.types, target)
     reject_units(table, [column for column in (target, *inputs) if types.get(column) != "category"])
     return Roles(target, group, ignored, inputs, types)
@@ -84,7 +100,7 @@ def choose_roles(table: Table, settings: DataSettings) -> Roles:
 def reject_units(table: Table, columns: Sequence[str]) -> None:
     """Raise DataError if numbers in one of these columns have several units, or other units than in training."""
     if problems := [Problem(f"column {c}", table.unit_problems[c]) for c in columns if c in table.unit_problems]:
-        raise DataError(
+        raise ColumnError(
             f"{table.title} has columns whose units do not agree:",
             problems,
             "Convert each to one unit, that of training where it is for a run; or leave a column out with "
@@ -111,6 +127,7 @@ def find_column(table: Table, setting: str, column: str) -> str:
         column,
         [] if alike else closest_names(column, table.columns),
         f"{words} Name one of them with {setting}=.",
+        code="CUT-203",
     )
 
 
@@ -239,7 +256,7 @@ class Labels:
             values = torch.from_numpy((decode(cells, NUMBER) - target.mean) / target.scale).float()
             if not values.isfinite().all():
                 row = int(rows[int((~values.isfinite()).nonzero()[0])])
-                raise DataError(
+                raise DataMismatchError(
                     f"{self.table.where(row, self.column)}: too far from the targets of training for 32 bits.",
                     fix="Fix that cell, or take the row out.",
                 )
@@ -248,7 +265,7 @@ class Labels:
         numbers = cells.replace_strict(known, default=None, return_dtype=pl.Int64)
         if numbers.null_count():
             strange = [int(k) for k in np.flatnonzero(numbers.is_null().to_numpy())]
-            raise DataError(
+            raise DataMismatchError(
                 f"{format_count(len(strange), 'row')} of {self.table.title} have a class that training did not know.",
                 [
                     Problem(self.table.where(int(rows[k]), self.column), f"{shorten_repr(cells[k])} is no class")
@@ -272,7 +289,7 @@ def read_labels(table: Table, column: str, kind: str | None, known: Sequence[str
     cells = _with_names(table, column, names)
     present = cells.drop_nulls()
     if present.is_empty():
-        raise DataError(
+        raise NotEnoughDataError(
             f"The target {column!r} is missing in every row of {table.title}.",
             fix="Give another target=COLUMN, or fill the column in.",
         )
@@ -300,7 +317,7 @@ def _with_names(table: Table, column: str, names: Sequence[str]) -> pl.Series:
 def check_learnable(labels: Labels, rows: Rows, splits: int) -> None:
     """Reject targets that cannot be learned from `rows`: a single value, or classes with fewer examples than splits."""
     if len(rows) < splits:
-        raise DataError(
+        raise NotEnoughDataError(
             f"{labels.table.title} has {format_count(len(rows), 'usable row')}: train, val and test need at least one"
             " each.",
             fix="Add rows.",
@@ -324,7 +341,7 @@ def check_learnable(labels: Labels, rows: Rows, splits: int) -> None:
         hint = f" {column!r} has {counts.height:,} different values in {len(rows):,} rows: is it a class at all?"
         hint += f" If it is a quantity, say types={column}:number."
     fewer = "one example" if scarce["examples"].max() == 1 else f"fewer than {splits} examples"
-    raise DataError(
+    raise NotEnoughDataError(
         f"These classes of the target {column!r} have {fewer}: {told}{more}. A class needs at least {splits}, "
         f"to be learned in training and be seen in validation and test.{hint}",
         fix="Add examples of them, or take those rows out.",
@@ -333,7 +350,7 @@ def check_learnable(labels: Labels, rows: Rows, splits: int) -> None:
 
 def constant_target_error(column: str, value: object, rows: int) -> DataError:
     """Return the error for a target with one value."""
-    return DataError(
+    return NotEnoughDataError(
         f"The target {column!r} is {value!r} in all {rows:,} rows: there is nothing to tell apart.",
         fix="Add rows of another kind, or give another target=COLUMN.",
     )
@@ -362,13 +379,13 @@ def check_trained_classes(labels: Labels, target: Simple, splits: dict[str, Rows
     strange = natural_order(set().union(*outside.values()))
     if strange:
         where = " and ".join(name for name, classes in outside.items() if classes)
-        raise DataError(
+        raise NotEnoughDataError(
             f"Classes of {labels.column!r} are found in {where} and not in training: "
             f"{', '.join(map(repr, strange[:5]))}{', …' if len(strange) > 5 else ''}.",
             fix="Use another split_seed, smaller val and test or a larger max_samples, or take those rows out.",
         )
     if len(target.classes) == 1:
-        raise DataError(
+        raise NotEnoughDataError(
             f"The training split holds one class only, {target.classes[0]!r}.",
             fix="Use another split_seed or a larger max_samples.",
         )
@@ -392,7 +409,7 @@ def complete_rows(
         return rows, []
     found = [problems[i] for i in sorted(problems)]
     if missing != "drop":
-        raise DataError(
+        raise NotEnoughDataError(
             f"{len(found):,} of {format_count(len(table), 'row')} cannot be used for want of a target or group.",
             found,
             "Fill them in, or leave those rows out with missing=drop.",
@@ -408,7 +425,7 @@ def group_numbers(table: Table, group: str, rows: Rows, settings: DataSettings) 
     groups = table.text(group).gather(rows).rank("dense").to_numpy()
     needed = 1 + (settings.val > 0) + (settings.test > 0)
     if groups.max() < needed:
-        raise DataError(
+        raise NotEnoughDataError(
             f"The group column {group!r} has {format_count(int(groups.max()), 'different value')}, and the {needed}"
             " splits need one each.",
             fix="Give another group=COLUMN, or none.",

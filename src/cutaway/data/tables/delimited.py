@@ -33,7 +33,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ...core.config import build
-from ...core.errors import DataError, Problem, SettingError, shorten_repr
+from ...core.errors import ColumnError, DataError, NotEnoughDataError, Problem, SettingError, shorten_repr
 from ...core.schema import dataclass_schema, from_document
 from ..settings import DataSettings
 from .column_types import MISSING, MOSTLY, strip_missing, strip_missing_expr
@@ -221,7 +221,7 @@ def read_delimited(text: str, path: Path, form: Form) -> Delimited:
     if rows.ragged:
         raise _ragged(path, rows)
     if not rows.lines:
-        raise DataError(
+        raise NotEnoughDataError(
             f"{path} has no rows{' below its header' if rows.names else ''}.",
             fix="The first line names the columns; each line after it is a row.",
         )
@@ -348,7 +348,7 @@ def _with_names(rows: Rows, frame: pl.DataFrame, path: Path) -> tuple[pl.DataFra
     unnamed = [k for k, name in enumerate(names) if not name.strip()]
     if 2 * len(unnamed) > len(names):
         said = " and column ".join(str(k + 1) for k in unnamed[:NAMED])
-        raise DataError(
+        raise ColumnError(
             f"{where}: column {said} of {len(names)} has no name.",
             fix="Name every column in that line; where it is a row like the others, header=false names them.",
         )
@@ -361,7 +361,7 @@ def _with_names(rows: Rows, frame: pl.DataFrame, path: Path) -> tuple[pl.DataFra
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         at = [str(k) for k, name in enumerate(names, 1) if name == twice]
-        raise DataError(
+        raise ColumnError(
             f"{where}: columns {' and '.join(at)} are all named {shorten_repr(twice)}.",
             fix="Give each column a name of its own; where that line is a row like the others, say header=false.",
         )

@@ -25,7 +25,16 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...core.errors import DataError, Problem, SettingError, printable, shorten_repr
+from ...core.errors import (
+    ColumnError,
+    DataError,
+    IncompatibleSettingError,
+    NotEnoughDataError,
+    Problem,
+    UnsupportedDataError,
+    printable,
+    shorten_repr,
+)
 from ...core.files import MEBIBYTE, error_reason, open_regular, read_bytes
 from ..folders import list_entries
 from .column_types import strip_missing
@@ -122,13 +131,13 @@ def read_table(path: Path, form: Form = Form()) -> Table:  # noqa: B008  # it is
     """
     data = read_bytes(path)
     if not data:
-        raise DataError(
+        raise NotEnoughDataError(
             f"{path} is empty: it has 0 bytes.",
             fix="Was it saved or copied to the end? Take it from its source again.",
         )
     if path.suffix.lower() == ".parquet":
         if form.is_of_text:
-            raise SettingError(f"{', '.join(OF_TEXT)} are for CSV, and {path} is Parquet.")
+            raise IncompatibleSettingError(f"{', '.join(OF_TEXT)} are for CSV, and {path} is Parquet.")
         return _parquet(data, path, form)
     text, notes = _text(data, path, form)
     return _delimited(text, path, form, notes)
@@ -198,7 +207,7 @@ def concatenate_tables(tables: Mapping[str, Table]) -> tuple[Table, dict[str, np
     (called, first), *others = tables.items()
     for name, other in others:
         if odd := sorted({*first.columns} ^ {*other.columns}):
-            raise DataError(
+            raise ColumnError(
                 f"{called} and {name} differ in the columns they have: {', '.join(map(repr, odd[:10]))}.",
                 fix="Give both the same columns.",
             )
@@ -220,7 +229,7 @@ def rows_table(rows: Sequence[Mapping[str, Any]], form: Form = KEPT) -> Table:
     for i, row in enumerate(rows):
         if row.keys() != rows[0].keys():
             odd = sorted(row.keys() ^ rows[0].keys())
-            raise DataError(
+            raise ColumnError(
                 f"Row {i + 1} and row 1 differ in the columns they have: {', '.join(map(repr, odd))}.",
                 fix="Give every row every column; None is a missing cell.",
             )
@@ -292,7 +301,7 @@ def _parquet(data: bytes, path: Path, form: Form) -> Table:
             fix="It may have been cut short or changed: take it from its source again.",
         ) from error
     if frame.is_empty():
-        raise DataError(f"{path} holds no rows.")
+        raise NotEnoughDataError(f"{path} holds no rows.")
     return frame_table(frame, path.name, form)
 
 
@@ -328,7 +337,7 @@ def _text(data: bytes, path: Path, form: Form) -> tuple[str, list[str]]:
             raise DataError(f"{path} is not {encoding} text: {error}.", fix="Give another encoding=.") from error
     kind = next((kind for sign, kind in SIGNATURES if data[:100].lstrip().lower().startswith(sign)), None)
     if kind is not None and not form.is_of_text:
-        raise DataError(
+        raise UnsupportedDataError(
             f"{path} is no table: it begins as {kind} does.",
             fix="Was the right file downloaded or saved? Save the table as CSV in UTF-8.",
         )
@@ -361,7 +370,7 @@ def _delimited(text: str, path: Path, form: Form, notes: list[str]) -> Table:
     found = read_delimited(text, path, form)
     frame, form, said, problems = _normalize_numbers(found.frame, found.separator, form)
     if form.header is None and lacks_header(found.named, frame, form.missing):
-        raise DataError(
+        raise ColumnError(
             f"{path} has no header: its first line, {shorten_repr(', '.join(found.named))}, is a row like those"
             " below it.",
             fix=(
@@ -570,7 +579,7 @@ def read_table_or_folder(path: Path, form: Form) -> Table:
 def reject_form(folder: Path, form: Form) -> None:
     """Raise SettingError if settings give the format of a folder of Parquet files."""
     if form.is_of_text:
-        raise SettingError(f"{', '.join(OF_TEXT)} are for CSV, and {folder} holds Parquet.")
+        raise IncompatibleSettingError(f"{', '.join(OF_TEXT)} are for CSV, and {folder} holds Parquet.")
 
 
 def locate_row_groups(path: Path, files: Sequence[Path] = ()) -> RowGroups:
@@ -578,7 +587,7 @@ def locate_row_groups(path: Path, files: Sequence[Path] = ()) -> RowGroups:
     DataError if a file is damaged, or if files have different columns."""
     files = files or parquet_files(path)
     if not files:
-        raise DataError(
+        raise UnsupportedDataError(
             f"{path} is a folder without Parquet files ({PARQUET}), and no other tables are read from a folder.",
             fix="Give a table file: .csv, .tsv or .parquet.",
         )
@@ -604,7 +613,7 @@ def locate_row_groups(path: Path, files: Sequence[Path] = ()) -> RowGroups:
                 first.append(first[-1] + count)
                 at += count
     if first[-1] == 0:
-        raise DataError(f"{path} holds no rows.")
+        raise NotEnoughDataError(f"{path} holds no rows.")
     starts, of_file, offsets = (np.array(values, np.int64) for values in (first, file, offset))
     return RowGroups(path, tuple(files), starts, of_file, offsets, schema, digest.hexdigest(), uncompressed)
 
@@ -626,7 +635,7 @@ def _unlike(a: Path, first: dict[str, pl.DataType], b: Path, second: dict[str, p
         what = f"column {other!r} is {first[other]} in {a.name} and {second[other]} in {b.name}"
     else:
         what = f"the columns of {b.name} are in a different order from those of {a.name}"
-    return DataError(f"The Parquet files of {a.parent} are not of one table: {what}.", fix="Write them alike.")
+    return ColumnError(f"The Parquet files of {a.parent} are not of one table: {what}.", fix="Write them alike.")
 
 
 def _footer(path: Path) -> bytes:

@@ -14,7 +14,15 @@ import torch
 from torch import Tensor
 
 from ...core import spec as specs
-from ...core.errors import DataError, Problem, SettingError
+from ...core.errors import (
+    ColumnError,
+    DataError,
+    DataMismatchError,
+    IncompatibleSettingError,
+    NotEnoughDataError,
+    Problem,
+    UnsupportedDataError,
+)
 from ...core.schema import COUNT
 from ...core.spec import Episodes, TableSpec
 from ..dataset_base import Preprocessing, Split, TensorSplit, remap_targets
@@ -85,7 +93,9 @@ class TablePreprocessing:
         """
         tables = list(_tables(sources, self.written))
         if not tables:
-            raise DataError("No rows were given.", fix="Give the path of a table, a data frame or dictionaries.")
+            raise NotEnoughDataError(
+                "No rows were given.", fix="Give the path of a table, a data frame or dictionaries."
+            )
         splits = [self._as_split(table, None) for table in tables]
         at = [(table, i) for table in tables for i in range(len(table))]
         notes = [note for split in splits for note in split.notes]
@@ -99,7 +109,7 @@ class TablePreprocessing:
         table = _table(source, self.written)
         target = self.spec.target
         if isinstance(target, Episodes):
-            raise DataError(
+            raise UnsupportedDataError(
                 "A table does not assign its rows to episodes.", fix="Evaluate on the run's own: cutaway evaluate RUN."
             )
         self._require([target.column], table)
@@ -119,7 +129,7 @@ class TablePreprocessing:
         blocks = [encoder.encode(cells[encoder.name]) for encoder in self.encoders]
         for encoder, block in zip(self.encoders, blocks):
             if not np.isfinite(block).all():
-                raise DataError(
+                raise DataMismatchError(
                     f"Column {encoder.name!r} holds a number too far from those of training for 32 bits.",
                     fix="Fix that cell, or leave the column out with ignore=.",
                 )
@@ -174,7 +184,7 @@ class TablePreprocessing:
     def _require(self, columns: Sequence[str], table: Table) -> None:
         absent = [column for column in columns if column not in table.columns]
         if absent:
-            raise DataError(
+            raise DataMismatchError(
                 f"The model was trained with columns that {table.title} lacks: {', '.join(map(repr, absent[:10]))}. "
                 f"It has: {', '.join(map(repr, table.columns[:40]))}.",
                 fix="Give tables with the columns of training; a column may be empty, not absent.",
@@ -227,7 +237,7 @@ def _table(source: Any, form: Form) -> Table:
         return read_table_or_folder(Path(source).expanduser(), form)
     if (frame := as_frame(source)) is not None:
         return frame_table(frame, form=form)
-    raise DataError(
+    raise UnsupportedDataError(
         f"Rows cannot be read from a {type(source).__name__}.",
         fix="Give the path of a table, a data frame, or dictionaries of column and cell.",
     )
@@ -257,14 +267,16 @@ def split_rows(
     train = own["train"]
     val, test = remaining_fractions(settings, own)
     if settings.fold is not None and "test" in own:
-        raise SettingError(f"fold={settings.fold} makes a test split, and this data has its own: leave it out.")
+        raise IncompatibleSettingError(
+            f"fold={settings.fold} makes a test split, and this data has its own: leave it out."
+        )
     drawn = replace(settings, val=val, test=test)
     groups = None if roles.group is None else group_numbers(table, roles.group, train, drawn)
     indices = draw_splits(len(train), drawn, val=val, test=test, strata=labels.classes(train), groups=groups)
     own |= {split: train[chosen] for split, chosen in indices.items()}
     for split, chosen in own.items():
         if not len(chosen):
-            raise DataError(
+            raise NotEnoughDataError(
                 f"The {split} split of {table.title} would be empty: {format_count(len(train), 'row')} are split with "
                 f"val={val:g} and test={test:g}.",
                 fix="Add rows, or give larger fractions: each split needs at least one.",
@@ -306,7 +318,7 @@ def fit_preprocessing(
     kept = tuple(encoder for encoder in encoders if encoder is not None)
     if not kept:
         reasons = ", ".join(f"{column} ({LEFT_OUT.get(t.kind, 'no cell can be read')})" for column, t in types.items())
-        raise DataError(
+        raise ColumnError(
             f"No column is left to predict {labels.column!r} from: {reasons}.",
             fix="types=COLUMN:number or COLUMN:category keeps a column that was taken for an id or for text.",
         )

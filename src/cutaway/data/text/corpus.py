@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ...core.errors import DataError, SettingError
+from ...core.errors import DataError, IncompatibleSettingError, NotEnoughDataError
 from ...core.spec import Context, Masked, NextToken, Target, TextSpec
 from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet
@@ -133,7 +133,7 @@ def running_dataset(
     try:
         found, given = tokenizer_files.fit_tokenizer(settings, tokenizer, split_pieces(train), blanks=blanks)
     except DataError as error:
-        raise DataError(f"{origin.source} cannot be learned from. {error}") from error
+        raise DataError(f"{origin.source} cannot be learned from. {error}", code=error.code) from error
     if given and line_end not in found.tokens:
         line_end = ""
     preprocessing, notes = build_preprocessing(found, given, settings, targets, line_end)
@@ -185,12 +185,12 @@ def _next_token_preprocessing(
     """Return the preprocessing for next-token prediction, and notes."""
     reject_changed(settings, FOR_MASKED, "is for masked-language modelling, and this model predicts the next token")
     if settings.special_tokens:
-        raise SettingError(
+        raise IncompatibleSettingError(
             "special_tokens=true puts tokens around texts, and a text whose next token is predicted runs on: leave "
             "it out."
         )
     if settings.documents and settings.stateful:
-        raise SettingError(
+        raise IncompatibleSettingError(
             "documents=true parts the text, and a state that is carried from step to step would reach from one "
             "document into the next: add stateful=false."
         )
@@ -205,11 +205,13 @@ def _masked_preprocessing(
 ) -> tuple[MaskedPreprocessing, Notes]:
     """Return the preprocessing for masked language modelling, and notes."""
     if settings.stateful:
-        raise SettingError(
+        raise IncompatibleSettingError(
             "stateful=true is for models that predict the next token, and this one hidden ones: leave it."
         )
     if settings.whole_words and tokenizer.kind == "words":
-        raise SettingError("whole_words=true chooses the subwords of a word together, and tokens are words: leave it.")
+        raise IncompatibleSettingError(
+            "whole_words=true chooses the subwords of a word together, and tokens are words: leave it."
+        )
     length = settings.length or MASKED_STEPS
     vocab_size = tokenizer_files.full_vocab_size(tokenizer, with_frame=True)
     mask = tokenizer_files.mask_for(tokenizer)
@@ -276,7 +278,7 @@ def reject_short(
         least = room + after if split == "train" and not documents else preprocessing.least
         if count < least:
             step = f", a step of {room:,}{' and the one after it' if after else ''}"
-            raise DataError(
+            raise NotEnoughDataError(
                 f"{source} is too short: its {split} split has {count:,} tokens ({preprocessing.tokenizer.kind}), and "
                 f"at least {least:,} are needed{step if least > preprocessing.least else ''}.",
                 fix="Give more text, or a smaller length." if split == "train" else f"Give more text, or {split}=0.",

@@ -42,7 +42,7 @@ import torch
 from torch import Tensor
 
 from ...core import spec as specs
-from ...core.errors import DataError, Problem
+from ...core.errors import DataMismatchError, MissingFileError, NotEnoughDataError, Problem
 from ...core.files import exists, reject_address
 from ...core.spec import Masked, TextSpec
 from ..dataset_base import IGNORED, Batch, Split, WholeBatch
@@ -127,7 +127,7 @@ class StreamPreprocessing(ABC):
             return self._in_shards(Path(sources[0]).expanduser())
         texts = [text for source in sources for text in load_texts(source)]
         if not texts:
-            raise DataError("No text was given.")
+            raise NotEnoughDataError("No text was given.")
         return self._as_split(texts, texts)
 
     def labelled(self, source: str | Path) -> Split:
@@ -135,7 +135,7 @@ class StreamPreprocessing(ABC):
         path = Path(source)
         if not exists(path):
             reject_address(source)
-            raise DataError(f"There is no file or folder {str(source)!r}, seen from {Path.cwd()}.")
+            raise MissingFileError(f"There is no file or folder {str(source)!r}, seen from {Path.cwd()}.")
         if is_prepared(path):
             return self._in_shards(path)
         return self.of_texts(load_texts(path))
@@ -171,12 +171,12 @@ class StreamPreprocessing(ABC):
         """
         manifest = read_manifest(folder)
         if manifest.about.get("tokenizer") != self.tokenizer.to_json():
-            raise DataError(
+            raise DataMismatchError(
                 f"{folder} was prepared with another tokenizer than this model's, and holds its tokens alone.",
                 fix="Give the text itself; or prepare it again, with tokenizer=RUN for the run of this model.",
             )
         if self.documents:
-            raise DataError(
+            raise DataMismatchError(
                 f"{folder} holds one stream, and this model was trained on documents.", fix="Give the text."
             )
         split = next(split for split in reversed(SPLITS) if split in manifest.splits)
@@ -190,7 +190,7 @@ class StreamPreprocessing(ABC):
         for stream, ids in zip(streams, encoded):
             if len(ids) < self.least:
                 after = ": there is nothing to predict after the first" if self.least > 1 else ""
-                raise DataError(
+                raise DataMismatchError(
                     f"{stream.name or texts[0].name} has {len(ids)} of the tokens that this model reads "
                     f"({self.tokenizer.kind}){after}.",
                     fix=f"Give at least {'two' if self.least > 1 else 'one'}.",
@@ -563,7 +563,7 @@ class MaskedPreprocessing(StreamPreprocessing):
         if self.frame is not None:
             ids = torch.cat([torch.tensor([self.frame.begin]), ids, torch.tensor([self.frame.end])])
         if len(ids) > self.spec.longest:
-            raise DataError(
+            raise DataMismatchError(
                 f"{text[:60]!r}… has {len(ids):,} tokens, and training had at most {self.spec.longest:,} at once.",
                 fix="Give less of it around the gap.",
             )

@@ -16,7 +16,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ...core.errors import DataError, Problem, SettingError
+from ...core.errors import (
+    IncompatibleSettingError,
+    MissingFileError,
+    MissingSettingError,
+    Problem,
+    SettingError,
+)
 from ...core.spec import Classes, Simple, Target
 from ..build import DataSource, DuplicateKeys, ExampleClasses
 from ..dataset_base import DataSet, SequenceSplit
@@ -94,7 +100,7 @@ def table_dataset(
     listed = ", ".join(map(repr, table.columns[:40]))
     if settings.text is None or settings.target is None:
         missing = "holds the text? Say text=COLUMN" if settings.text is None else "is predicted? Say target=COLUMN"
-        raise SettingError(f"Which column of {table.title} {missing}. Its columns are: {listed}.")
+        raise MissingSettingError(f"Which column of {table.title} {missing}. Its columns are: {listed}.")
     text = find_column(table, "text", settings.text)
     target = find_column(table, "target", settings.target)
     group = None if settings.group is None else find_column(table, "group", settings.group)
@@ -126,7 +132,9 @@ def open_folder(path: Path, settings: DataSettings) -> DataSet:
     """
     for key in ("text", "target", "group"):
         if getattr(settings, key) is not None:
-            raise SettingError(f"{key}= names a column of a table, and {path} is a folder of texts: leave it out.")
+            raise IncompatibleSettingError(
+                f"{key}= names a column of a table, and {path} is a folder of texts: leave it out."
+            )
     found = find_examples(path, TEXTS)
     names = found.names
     reject_fill(settings)
@@ -268,7 +276,9 @@ def open_text(path: Path, settings: DataSettings, targets: tuple[type[Target], .
         return _open_with_labels(path, settings.target, settings)
     for key in ("text", "target", "group"):
         if getattr(settings, key) is not None:
-            raise SettingError(f"{key}= is for texts in tables, and {path} is text that runs on: leave it out.")
+            raise IncompatibleSettingError(
+                f"{key}= is for texts in tables, and {path} is text that runs on: leave it out."
+            )
     from .corpus import open_running
 
     return open_running(path, settings, targets)
@@ -290,7 +300,7 @@ def _open_with_labels(path: Path, target: str, settings: DataSettings) -> DataSe
     given = Path(target).expanduser()
     labels = next((p for p in (path.parent / given, given) if p.is_file()), None)
     if labels is None:
-        raise DataError(
+        raise MissingFileError(
             f"target={target}: for a .txt file it names the file of its labels, and there is no such file "
             "in the folder of "
             f"{path} or in {Path.cwd()}.",
@@ -298,7 +308,7 @@ def _open_with_labels(path: Path, target: str, settings: DataSettings) -> DataSe
         )
     for key in ("text", "group"):
         if getattr(settings, key) is not None:
-            raise SettingError(f"{key}= names a column of a table, and {path} is none: leave it out.")
+            raise IncompatibleSettingError(f"{key}= names a column of a table, and {path} is none: leave it out.")
     lines, beside, digest = read_pair(path, labels)
     tagged = tagged_lines(path, labels, lines, beside)
     if tagged is None:

@@ -65,7 +65,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ...core import spec as specs
-from ...core.errors import DataError, SettingError
+from ...core.errors import DataError, DataMismatchError, IncompatibleSettingError, MissingFileError
 from ...core.spec import Solution, TextSpec
 from ..dataset_base import IGNORED, Batch, Split
 from ..samplers import bucket_batches
@@ -348,7 +348,7 @@ class Countdown:
             )
         state = tuple(sorted(map(int, found)))
         if not all(1 <= n <= LARGEST for n in state) or not 1 <= int(aim) <= MOST:
-            raise DataError(
+            raise DataMismatchError(
                 f"{text!r} has numbers that the model has no tokens or no training for.",
                 fix=f"Give numbers from 1 to {LARGEST}, and a target from 1 to {MOST}.",
             )
@@ -652,7 +652,7 @@ class PuzzlePreprocessing:
         if form is None or form == self.form:
             return self
         if form not in self.forms:
-            raise SettingError(f"form={form} was not learned: this run writes {', '.join(self.forms)}.")
+            raise IncompatibleSettingError(f"form={form} was not learned: this run writes {', '.join(self.forms)}.")
         assert isinstance(self.spec.target, Solution)
         target = replace(self.spec.target, forms=(form, *(f for f in self.forms if f != form)))
         return replace(self, spec=replace(self.spec, target=target))
@@ -700,7 +700,7 @@ class PuzzlePreprocessing:
         """Prepare a text file with a problem on each line; solutions are computed."""
         path = Path(source).expanduser()
         if not path.is_file():
-            raise DataError(f"There is no file {str(source)!r}, seen from {Path.cwd()}.")
+            raise MissingFileError(f"There is no file {str(source)!r}, seen from {Path.cwd()}.")
         lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
         if not lines:
             raise DataError(f"{path} holds no problem.", fix="Write one on each line.")
@@ -709,7 +709,7 @@ class PuzzlePreprocessing:
     def adopted(self, split: Split, theirs: Any) -> PuzzleSplit:
         """Prepare the problems of another set of the same kind."""
         if not isinstance(split, PuzzleSplit) or split.kind.name != self.kind.name:
-            raise DataError(f"These are other problems than the {self.kind.name} that this run learned.")
+            raise DataMismatchError(f"These are other problems than the {self.kind.name} that this run learned.")
         return PuzzleSplit(self, split.problems, (self.form,))
 
     def to_json(self) -> dict[str, Any]:

@@ -20,7 +20,14 @@ import torch
 from torch import Tensor
 
 from ...core import spec as specs
-from ...core.errors import DataError, Problem, SettingError
+from ...core.errors import (
+    DataMismatchError,
+    IncompatibleSettingError,
+    NotEnoughDataError,
+    Problem,
+    SettingError,
+    UnsupportedDataError,
+)
 from ...core.schema import COUNT
 from ...core.spec import Tags, TextSpec
 from ..build import DataSource, DuplicateKeys, ExampleClasses
@@ -119,7 +126,7 @@ class TagPreprocessing:
                 for tag in tags
                 if tag not in number
             ]:
-                raise DataError(
+                raise DataMismatchError(
                     f"{format_count(len(strange), 'token')} have a tag that training did not know:",
                     strange,
                     f"The tags are: {', '.join(self.tags.names[:20])}.",
@@ -187,7 +194,9 @@ class TagPreprocessing:
                 sentences.append(words)
                 names.append(name or f"text {len(names) + 1}")
         if not sentences:
-            raise DataError("No sentence was given.", fix="Give sentences, or paths of .conll, .iob or .txt files.")
+            raise NotEnoughDataError(
+                "No sentence was given.", fix="Give sentences, or paths of .conll, .iob or .txt files."
+            )
         return self.as_split(Tagged(sentences, None, names))
 
     def labelled(self, source: str | Path) -> SequenceSplit:
@@ -204,7 +213,7 @@ class TagPreprocessing:
             lines, beside, _ = read_pair(texts, labels)
             if (tagged := tagged_lines(texts, labels, lines, beside)) is not None:
                 return self.as_split(tagged)
-        raise DataError(
+        raise UnsupportedDataError(
             f"{source} holds no tagged text.",
             fix=f"Give a file that ends in {' or '.join(TAGGED)}, or two files: sentences.txt,tags.txt",
         )
@@ -230,7 +239,9 @@ class TagPreprocessing:
         if isinstance(source, Mapping) and TEXT in source:
             return [(str(source[TEXT]).split(), "")]
         if not isinstance(source, str | Path):
-            raise DataError(f"Sentences cannot be read from a {type(source).__name__}.", fix="Give texts or paths.")
+            raise UnsupportedDataError(
+                f"Sentences cannot be read from a {type(source).__name__}.", fix="Give texts or paths."
+            )
         if not os.path.exists(os.path.expanduser(source)):  # Path.exists raises for a text that is too long for a name
             return [(parse_text_source(source).split(), preview(str(source)))]
         path = Path(source).expanduser()
@@ -238,7 +249,7 @@ class TagPreprocessing:
             read, _ = read_tagged(path, needs_tags=False)
             return list(zip(read.sentences, read.names))
         if path.suffix.lower() in TABLE_SUFFIXES:
-            raise DataError(
+            raise UnsupportedDataError(
                 f"{path} is a table, and the model tags the words of sentences.",
                 fix=f"Give sentences, a .txt with one on each line, or a file that ends in {' or '.join(TAGGED)}.",
             )
@@ -256,7 +267,9 @@ def open_tagged(
     if tagged is None or fingerprint is None:
         for key in ("text", "target", "group"):
             if getattr(settings, key) is not None:
-                raise SettingError(f"{key}= names a column of a table, and {path} is tagged text: leave it out.")
+                raise IncompatibleSettingError(
+                    f"{key}= names a column of a table, and {path} is tagged text: leave it out."
+                )
         tagged, fingerprint = read_tagged(path)
     return tagged_dataset(tagged, DataSource(path.stem, str(path), fingerprint), settings)
 
@@ -293,7 +306,7 @@ class TagBuilder(TokenizedBuilder[TagPreprocessing]):
         self.tagged, self.tags, self.column = tagged, tagged.tags, column
         self.tag_names = natural_order(set(itertools.chain.from_iterable(tagged.tags)))
         if len(self.tag_names) == 1:
-            raise DataError(
+            raise NotEnoughDataError(
                 f"Every token of {origin.source} has the tag {self.tag_names[0]!r}: there is nothing to tell apart."
             )
         self.classes = ExampleClasses.without(len(tagged.sentences), "sentence", splits)
@@ -331,7 +344,7 @@ class TagBuilder(TokenizedBuilder[TagPreprocessing]):
 def _fit_tokenizer(sentences: Sequence[Sequence[str]], settings: DataSettings) -> tuple[Tokenizer, bool]:
     """Return the tokenizer of words or subwords, and whether it is pretrained. Raises SettingError."""
     if settings.tokenizer == "characters":
-        raise SettingError(
+        raise IncompatibleSettingError(
             "Invalid tokenizer=characters: each word of tagged text has one tag. Leave it out, or take subwords of "
             "words (wordpiece, bpe, or a tokenizer's path)."
         )

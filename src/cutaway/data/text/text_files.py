@@ -24,7 +24,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ...core.errors import DataError, Problem
+from ...core.errors import (
+    DataError,
+    FolderLayoutError,
+    MissingFileError,
+    NotEnoughDataError,
+    Problem,
+    UnsupportedDataError,
+)
 from ...core.files import exists, read_bytes
 from ..build import DataSource
 from ..findings import leave_out, reject_fill
@@ -93,7 +100,7 @@ def read_lines(path: Path, *, nonempty: bool = False) -> tuple[list[str], str]:
     if lines[-1] == "":
         lines.pop()
     if nonempty and not lines:
-        raise DataError(f"{path} is empty: it has no line.", fix="Take it from its source again.")
+        raise NotEnoughDataError(f"{path} is empty: it has no line.", fix="Take it from its source again.")
     return lines, hashlib.sha256(data).hexdigest()
 
 
@@ -158,14 +165,14 @@ def read_pair(texts: Path, labels: Path) -> tuple[list[str], list[str], str]:
     second, other = read_lines(labels)
     if len(first) != len(second):
         fewer, more = (labels, texts) if len(second) < len(first) else (texts, labels)
-        raise DataError(
+        raise FolderLayoutError(
             f"{texts} has {format_count(len(first), 'line')} and {labels} {format_count(len(second), 'line')}: "
             f"line {min(len(first), len(second)) + 1} of {more.name} has none beside it.",
             fix=f"Each line of one belongs to that line of the other: was {fewer.name} cut short, "
             "or is a line missing further up?",
         )
     if not first:
-        raise DataError(f"{texts} and {labels} are empty.")
+        raise FolderLayoutError(f"{texts} and {labels} are empty.")
     return first, second, hashlib.sha256(f"{digest} {other}".encode()).hexdigest()
 
 
@@ -276,7 +283,7 @@ def tagged_lines(path: Path, labels: Path, lines: Sequence[str], beside: Sequenc
         if len(found) != len(of_it)
     ]
     if problems:
-        raise DataError(
+        raise FolderLayoutError(
             f"{format_count(len(problems), 'line')} of {path} and {labels} do not go together:",
             problems,
             "Each word between blanks needs a tag on the same line of the other file.",
@@ -325,7 +332,7 @@ def parse_text_source(source: str | Path) -> str:
         and text.lower().endswith((*TEXTS.suffixes, *TABLE_SUFFIXES, *TAGGED))
     )
     if meant:
-        raise DataError("A file that is not there:", [Problem(text, f"there is none in {Path.cwd()}")])
+        raise MissingFileError("A file that is not there:", [Problem(text, f"there is none in {Path.cwd()}")])
     return text
 
 
@@ -366,20 +373,22 @@ def find_texts(path: Path) -> dict[str, list[Path]]:
         if split is None or not inside:
             continue
         if split in splits:
-            raise DataError(f"{splits[split][0]} and {inside[0]} are both for {split}.", fix="Leave one of them there.")
+            raise FolderLayoutError(
+                f"{splits[split][0]} and {inside[0]} are both for {split}.", fix="Leave one of them there."
+            )
         splits[split] = _natural(inside)
     if not splits:
         if not files:
-            raise DataError(f"{path} is a folder without .txt files.")
+            raise FolderLayoutError(f"{path} is a folder without .txt files.")
         return {"train": _natural(files)}
     if "train" not in splits:
-        raise DataError(
+        raise FolderLayoutError(
             f"{path} has text for {' and '.join(splits)} and none for train.",
             fix="Add train.txt; or give the text under other names, to be split here.",
         )
     loose = [p.name for p in files if p.stem.lower() not in SPLIT_FOLDERS]
     if loose:
-        raise DataError(
+        raise FolderLayoutError(
             f"{path} has text for {', '.join(splits)}, and files that are for none: {', '.join(loose[:5])}.",
             fix="Put them into a folder train/, or take them out.",
         )
@@ -410,7 +419,7 @@ def read_texts(
                 problems += error.problems
     dropped = leave_out(problems, sum(map(len, found.values())), "texts", settings.missing, UTF8)
     if empty := [split for split, of_split in files.items() if not of_split]:
-        raise DataError(f"missing=drop would leave nothing of the {empty[0]} split:", problems, UTF8)
+        raise NotEnoughDataError(f"missing=drop would leave nothing of the {empty[0]} split:", problems, UTF8)
     lines = [
         f"{r.sha256}  {file.relative_to(path) if path.is_dir() else file.name}\n"
         for split in files
@@ -459,7 +468,9 @@ def load_texts(source: Any) -> list[TextFile]:
         text = str(source[TEXT])
         return [TextFile(preview(text), text)]
     if not isinstance(source, str | Path):
-        raise DataError(f"A text cannot be read from a {type(source).__name__}.", fix="Give a text, or its path.")
+        raise UnsupportedDataError(
+            f"A text cannot be read from a {type(source).__name__}.", fix="Give a text, or its path."
+        )
     if not os.path.exists(os.path.expanduser(source)):  # Path.exists raises for a text that is too long for a name
         text = parse_text_source(source)
         return [TextFile(preview(text), text)]
@@ -564,7 +575,7 @@ def read_pairs(source: str) -> Pairs:
     (source_lines, source_sum), (target_lines, target_sum) = (read_lines(path, nonempty=True) for path in paths)
     first, second = paths
     if len(source_lines) != len(target_lines):
-        raise DataError(
+        raise FolderLayoutError(
             f"{first} has {len(source_lines):,} lines and {second} has {len(target_lines):,}: they do not pair.",
             fix="Line i of the second file is the target of line i of the first: was one of them cut short?",
         )
@@ -579,7 +590,7 @@ def _paths(source: str) -> list[Path]:
     """Return the file, or the two files separated by a comma. Raises DataError if one does not exist."""
     whole = Path(source).expanduser()
     if whole.is_dir():
-        raise DataError(
+        raise UnsupportedDataError(
             f"{whole} is a folder, and pairs are read from a file.", fix="Give pairs.tsv, or two files a,b."
         )
     if exists(whole) or "," not in source:
@@ -590,7 +601,7 @@ def _paths(source: str) -> list[Path]:
         paths = next((split for split in splits if all(p.is_file() for p in split)), splits[0])
     for path in paths:
         if not path.is_file():
-            raise DataError(
+            raise MissingFileError(
                 f"There is no file {str(path)!r}, seen from {Path.cwd()}.",
                 fix="Pairs are one file with a tab on each line, or two files a,b.",
             )

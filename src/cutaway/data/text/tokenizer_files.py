@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core.errors import FileError, SettingError, shorten
+from ...core.errors import FileError, IncompatibleSettingError, MissingFileError, SettingError, shorten
 from ...core.files import exists, read_json, reject_address
 from ...core.schema import Between, Tagged, find_mismatch
 from ...core.spec import Simple, Tags, TextSpec, current_kind
@@ -101,7 +101,7 @@ def open_tokenizer(path: str | Path) -> Tokenizer:
     path = Path(path).expanduser()
     if not exists(path):
         reject_address(path)
-        raise FileError(f"There is no tokenizer {str(path)!r}, seen from {Path.cwd()}. {WAYS}")
+        raise MissingFileError(f"There is no tokenizer {str(path)!r}, seen from {Path.cwd()}. {WAYS}")
     file = path
     if path.is_dir():
         held = next((path / name for name in HELD if (path / name).is_file()), None)
@@ -333,7 +333,7 @@ def special_tokens_for(tokenizer: Tokenizer) -> SpecialTokens:
         return SpecialTokens(len(tokenizer), len(tokenizer) + 1)
     if tokenizer.begin is None or tokenizer.end is None:
         lacks = " and ".join(side for side in ("begin", "end") if getattr(tokenizer, side) is None)
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"special_tokens=true: the tokenizer has no token for the {lacks} of a text, such as [CLS] and [SEP]. Take "
             "special_tokens=false, another tokenizer, or one that is fitted on this text (tokenizer=wordpiece)."
         )
@@ -350,7 +350,9 @@ def require_special_tokens(tokenizer: Tokenizer, length: int) -> SpecialTokens:
     `special_tokens_for`.
     """
     if length < LEAST_FRAMED:
-        raise SettingError(f"length={length} leaves nothing within the frame of a text: give at least {LEAST_FRAMED}.")
+        raise IncompatibleSettingError(
+            f"length={length} leaves nothing within the frame of a text: give at least {LEAST_FRAMED}."
+        )
     return special_tokens_for(tokenizer)
 
 
@@ -368,7 +370,7 @@ def mask_for(tokenizer: Tokenizer) -> int:
     if tokenizer.kind != PRETRAINED:
         return len(tokenizer) + 2
     if tokenizer.mask is None:
-        raise SettingError(
+        raise IncompatibleSettingError(
             "The tokenizer has no token that hides others, such as [MASK], and masked-language modelling needs one. "
             "Take another tokenizer, or one that is fitted on this text (tokenizer=wordpiece)."
         )

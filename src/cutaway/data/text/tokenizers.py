@@ -38,7 +38,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ...core.errors import DataError, Problem, SettingError, check_value, shorten
+from ...core.errors import (
+    DataError,
+    DataMismatchError,
+    IncompatibleSettingError,
+    NotEnoughDataError,
+    Problem,
+    SettingError,
+    check_value,
+    shorten,
+)
 from ..modalities import reject_changed
 from ..settings import DataSettings
 
@@ -547,7 +556,7 @@ def _written(text: str) -> Numbers:
     try:
         return np.array(text.split(), np.int64)
     except (ValueError, OverflowError):
-        raise DataError(
+        raise DataMismatchError(
             "This is a text, and the run learned from token ids.",
             [Problem(repr(text[:60]), "it holds what is no id")],
             "Give lists of ids, as in [[3, 17, 5]].",
@@ -645,7 +654,7 @@ def train_wordpiece(texts: Iterable[str], vocab_size: int, min_count: int, lower
     # Given explicitly, because the trainer's own order of subwords, which decides ties, differs between runs.
     pieces = [*alphabet, *(f"##{letter}" for letter in alphabet)]
     if vocab_size < 2 + len(pieces):
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"vocab_size={vocab_size} is too small for the {len(alphabet):,} different characters of the training "
             f"text: wordpiece needs two tokens for each, so at least {2 + len(pieces)}."
         )
@@ -704,7 +713,7 @@ def reject_one(kind: str, kept: Sequence[str]) -> None:
     """Raise DataError if fewer than two different tokens are left."""
     if len(kept) < 2:
         only = f"one only, {kept[0]!r}" if kept else "none"
-        raise DataError(
+        raise NotEnoughDataError(
             f"Of different {kind} the training text has {only}: there is nothing to tell apart.",
             fix="Give more text; or a larger vocabulary, or a smaller min_count, where these leave the others out.",
         )

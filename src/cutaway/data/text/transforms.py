@@ -15,7 +15,13 @@ import torch
 from torch import Tensor
 
 from ...core import spec as specs
-from ...core.errors import DataError
+from ...core.errors import (
+    ColumnError,
+    FolderLayoutError,
+    NotEnoughDataError,
+    PythonDataError,
+    UnsupportedDataError,
+)
 from ...core.schema import COUNT
 from ...core.spec import Classes, TextSpec, Value
 from ..build import DatasetBuilder
@@ -114,7 +120,7 @@ class TextPreprocessing:
             texts += found
             names += called
         if not texts:
-            raise DataError("No text was given.", fix="Give texts, or paths of .txt files, folders or tables.")
+            raise NotEnoughDataError("No text was given.", fix="Give texts, or paths of .txt files, folders or tables.")
         return self.as_split(texts, None, names, fitted=False)
 
     def labelled(self, source: str | Path | Table) -> SequenceSplit:
@@ -132,7 +138,7 @@ class TextPreprocessing:
             return self._rows(read_text_table(path, self.written), self.column, self.spec.target.column)
         texts, comma, labels = str(source).partition(",")
         if not comma:
-            raise DataError(
+            raise UnsupportedDataError(
                 f"{source} holds no texts with targets.",
                 fix=f"Give a table with the columns {self.column!r} and {self.spec.target.column!r}, a folder of "
                 "class folders of .txt files, or two files line by line: texts.txt,labels.txt",
@@ -166,7 +172,9 @@ class TextPreprocessing:
         if isinstance(source, Mapping):
             column = self.column if self.column in source else TEXT
             if column not in source:
-                raise DataError(f"A dictionary without {self.column!r} holds no text: {', '.join(map(repr, source))}.")
+                raise PythonDataError(
+                    f"A dictionary without {self.column!r} holds no text: {', '.join(map(repr, source))}."
+                )
             return [str(source[column] or "")], [f"text {before + 1}"]
         if isinstance(source, Table):
             return self._column(source)
@@ -180,13 +188,13 @@ class TextPreprocessing:
             return self._column(read_text_table(path, self.written))
         files = sorted(p for p in path.rglob("*") if TEXTS.fits(p)) if path.is_dir() else [path]
         if not files:
-            raise DataError(f"The folder {path} holds no text files ({', '.join(TEXTS.suffixes)}).")
+            raise FolderLayoutError(f"The folder {path} holds no text files ({', '.join(TEXTS.suffixes)}).")
         found, _ = read_files(files, [str(file) for file in files])
         return found.texts, found.names
 
     def _column(self, table: Table) -> tuple[list[str], list[str]]:
         if self.column not in table.columns:
-            raise DataError(
+            raise ColumnError(
                 f"The text of training stood in the column {self.column!r}, which {table.title} lacks. It has: "
                 f"{', '.join(map(repr, table.columns[:40]))}.",
                 fix="Name its column of text like that one.",
@@ -203,7 +211,7 @@ class TextPreprocessing:
         target = self.spec.target
         assert isinstance(target, Classes | Value), "what texts of one target each are trained for"
         if of not in table.columns:
-            raise DataError(f"{table.title} has no column {of!r}, which holds the target.")
+            raise ColumnError(f"{table.title} has no column {of!r}, which holds the target.")
         return self.as_split(texts, read_targets(table, of, target), names)
 
 
@@ -262,7 +270,9 @@ def length_notes(whole: Numbers, most: int, of: str, framed: bool = False) -> li
 
 
 def _no_source(source: Any) -> Any:
-    raise DataError(f"A text cannot be read from a {type(source).__name__}.", fix="Give a text, or the path of one.")
+    raise UnsupportedDataError(
+        f"A text cannot be read from a {type(source).__name__}.", fix="Give a text, or the path of one."
+    )
 
 
 def unknown_fraction(ids: Iterable[int] | Numbers, unknown: int) -> float:

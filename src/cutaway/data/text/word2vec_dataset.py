@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from ...core import spec as specs
-from ...core.errors import DataError
+from ...core.errors import DataError, NotEnoughDataError
 from ...core.schema import COUNT, NUMBER
 from ...core.spec import Context, TextSpec
 from ..build import DataSource, build_dataset
@@ -225,7 +225,7 @@ class ContextPreprocessing:
         """Prepare a text as its paragraphs. Raises DataError if fewer than two of its words are known."""
         ids, lengths = select_known(*self.tokenizer.encode_flat(paragraphs(text)))
         if len(ids) < 2:
-            raise DataError(
+            raise NotEnoughDataError(
                 f"Of this text {len(ids)} words are in the vocabulary, and at least 2 are needed: {text[:60]!r}."
             )
         return ContextSplit(ids, lengths, self.draws, self.tokenizer.tokens, notes)
@@ -235,7 +235,7 @@ class ContextPreprocessing:
         sources = [sources] if isinstance(sources, str | Path) else sources
         read = [r for source in sources for r in load_texts(source)]
         if not read:
-            raise DataError("No text was given.", fix="Give texts, or paths of .txt files or folders.")
+            raise NotEnoughDataError("No text was given.", fix="Give texts, or paths of .txt files or folders.")
         return self.as_split("\n\n".join(r.text for r in read), [note for r in read for note in r.notes])
 
     def labelled(self, source: str | Path) -> ContextSplit:
@@ -286,10 +286,10 @@ def context_dataset(texts: Mapping[str, str] | Sequence[str], origin: DataSource
     try:
         tokenizer, ids, lengths, done = _select_words(splits["train"], settings)
     except DataError as error:
-        raise DataError(f"{origin.source} cannot be learned from. {error}") from error
+        raise DataError(f"{origin.source} cannot be learned from. {error}", code=error.code) from error
     short = f"{origin.source} is too short for word vectors"
     if len(ids) < 2:
-        raise DataError(f"{short}: {len(ids)} of its words are in the vocabulary.")
+        raise NotEnoughDataError(f"{short}: {len(ids)} of its words are in the vocabulary.")
     window, subsample = settings.window, settings.subsample
     draws = Word2VecSampler(ids.bincount(minlength=len(tokenizer)), window, subsample)
     spec = TextSpec(len(tokenizer), STRETCH + 2 * window, Context(len(tokenizer), window=window))
@@ -300,12 +300,12 @@ def context_dataset(texts: Mapping[str, str] | Sequence[str], origin: DataSource
         try:
             found[split] = preprocessing.as_split(splits[split])
         except DataError as error:
-            raise DataError(
+            raise NotEnoughDataError(
                 f"{short}: its {split} split has fewer than two words that are known.",
                 fix=f"Give more text, a smaller min_count, or {split}=0.",
             ) from error
         if not _has_context(found[split]):
-            raise DataError(
+            raise NotEnoughDataError(
                 f"{short}: subsampling leaves no word of its {split} split a context.",
                 fix=f"Give more text, subsample=0, or {split}=0.",
             )
@@ -370,7 +370,7 @@ def _select_words(text: str, settings: DataSettings) -> tuple[Tokenizer, Tensor,
     words = np.array([i for i, w in enumerate(every.tokens) if i > UNKNOWN and any(c.isalnum() for c in w)], np.int64)
     often = words[counts[words] >= settings.min_count]  # the commonest first, as in `every`
     if len(often) < 2:
-        raise DataError(
+        raise NotEnoughDataError(
             f"{len(often)} of its {len(words):,} different words occur at least {settings.min_count} times.",
             fix="Give more text, or a smaller min_count.",
         )

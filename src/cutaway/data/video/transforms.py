@@ -19,7 +19,7 @@ from PIL import Image
 from torch import Tensor
 
 from ...core import spec as specs
-from ...core.errors import DataError, Problem
+from ...core.errors import NotEnoughDataError, Problem
 from ...core.schema import COUNT
 from ...core.spec import VideoSpec
 from ..dataset_base import Batch, Split
@@ -88,7 +88,7 @@ class VideoPreprocessing:
             else:
                 videos.append(source if isinstance(source, Stored) else as_video(np.asarray(source)))
         if not videos:
-            raise DataError("No video was given.")
+            raise NotEnoughDataError("No video was given.")
         return self._as_split(
             videos, None, [f"video {i}" if isinstance(v, np.ndarray) else str(v) for i, v in enumerate(videos)]
         )

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from ...core.errors import DataError, Problem
+from ...core.errors import DataError, MissingFileError, Problem, UnsupportedDataError
 from ...core.extras import require
 from ...core.files import exists, open_regular, read_bytes, require_regular_file
 from ..findings import REPAIR
@@ -175,12 +175,12 @@ def video_paths(path: Path) -> list[Path]:
     Raises DataError if there are none.
     """
     if not exists(path):
-        raise DataError(f"There is no video {str(path)!r}, seen from {Path.cwd()}.")
+        raise MissingFileError(f"There is no video {str(path)!r}, seen from {Path.cwd()}.")
     if VIDEOS.fits(path):
         return [path]
     found = [p for p in list_entries(path) if VIDEOS.fits(p)] if path.is_dir() else []
     if not found:
-        raise DataError(
+        raise UnsupportedDataError(
             f"{path} is neither a video file ({', '.join(VIDEOS.suffixes)}) nor a folder of frames or of videos."
         )
     return found

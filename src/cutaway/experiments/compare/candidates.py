@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ...checkpoints.factory import ModuleBuilder, new_model
 from ...core.config import as_text
-from ...core.errors import CutawayError, DataError, SettingError, UnknownName
+from ...core.errors import CutawayError, DataError, IncompatibleSettingError, UnknownName
 from ...data.dataset_base import DataSet
 from ...data.settings import DataSettings
 from ...models.registry import Preset
@@ -80,7 +80,7 @@ def metric_for_task(task: Task) -> ComparisonMetric:
         return ComparisonMetric(
             "perplexity", False, np.exp, lambda kept, target: np.nanmean(_to_numpy(kept[..., 0]), axis=1)
         )
-    raise SettingError(
+    raise IncompatibleSettingError(
         "compare supports classification, regression, forecasting and language modelling, and the task of this data "
         f"is {task.name}: train each model, and compare the intervals of `cutaway evaluate`."
     )
@@ -161,7 +161,9 @@ def _prepare_candidate(
     own = dict(given)
     if macs is not None:
         if not macs_per_example:
-            raise CutawayError(f"the multiply-adds of {model.name} are not known, and the budget is macs={macs:g}")
+            raise IncompatibleSettingError(
+                f"the multiply-adds of {model.name} are not known, and the budget is macs={macs:g}"
+            )
         batch_size = ready.settings.batch_size or len(ready.data.splits["train"])
         own["max_steps"] = max(1, round(macs / (macs_per_example * batch_size)))
     usual = DataSettings()
@@ -227,7 +229,7 @@ def tune_settings(one: Candidate, source: Any, folder: Path, trials: int, progre
     own = one.preset.setting_names
     space |= {f"model.{key}": value for key, value in TUNED_MODEL_SETTINGS.items() if key in own}
     if not space:
-        raise CutawayError(
+        raise IncompatibleSettingError(
             "Invalid trials: lr and weight_decay are both fixed, so nothing is left to search. Leave one of them out."
         )
     fixed = {key: value for key, value in one.given.items() if key != "tensorboard"}

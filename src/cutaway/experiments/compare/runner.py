@@ -12,7 +12,14 @@ import torch
 
 from ...checkpoints.factory import ModuleBuilder, build_custom_module, to_builder
 from ...core.config import as_text, build, exact_text, field_names, pick, unknown_setting
-from ...core.errors import CutawayError, SettingError, shorten
+from ...core.errors import (
+    CutawayError,
+    IncompatibleSettingError,
+    MissingSettingError,
+    ResumeError,
+    SettingError,
+    shorten,
+)
 from ...core.files import write_text
 from ...core.metric_names import metric
 from ...core.version import __version__
@@ -85,7 +92,7 @@ def compare(
             about = _existing_document(read_comparison(folder), about, folder)
     objects = {_data_name(source): source for source in sources if not isinstance(source, str | Path)}
     if missing := [name for name in about["in_memory"] if name not in objects]:
-        raise SettingError(
+        raise ResumeError(
             f"The {missing[0]} of {folder} was passed in Python: pass it again, e.g. "
             f"cutaway.compare(data=(X, y), resume={str(folder)!r})."
         )
@@ -131,16 +138,20 @@ def _parse_models(models: Sequence[Any]) -> list[Preset]:
 def _new_document(models: Sequence[Preset], sources: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return compare.json of a new comparison."""
     if not models or not sources:
-        raise SettingError("Missing models or data: cutaway compare MODEL,MODEL DATA. `cutaway list` shows the models.")
+        raise MissingSettingError(
+            "Missing models or data: cutaway compare MODEL,MODEL DATA. `cutaway list` shows the models."
+        )
     for key, why in UNSUPPORTED_SETTINGS.items():
         if key in given:
-            raise SettingError(f"Invalid {key}={shorten(as_text(given[key]))}: not a setting of a comparison; {why}.")
+            raise IncompatibleSettingError(
+                f"Invalid {key}={shorten(as_text(given[key]))}: not a setting of a comparison; {why}."
+            )
     how = pick(given, CompareSettings)
     rest = {key: value for key, value in given.items() if key not in how}
     known = field_names(TrainSettings, DataSettings)
     for key in rest:
         if key.startswith("model."):
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"Invalid {key}={shorten(as_text(rest[key]))}: a comparison has the same settings for all models. "
                 "Leave it out, or pass a function that builds the model in Python, e.g. "
                 f'("mine", lambda: cutaway.create_model(NAME, {key.removeprefix("model.")}=…)).'
@@ -190,16 +201,16 @@ def _resume_document(
     reject_other_out(folder, out)
     own, made = about.get("own", {}), {one.name for one in models if isinstance(one, ModuleBuilder)}
     if missing := [name for name in own if name not in made]:
-        raise SettingError(
+        raise ResumeError(
             f"The {missing[0]} of {folder} is built by {own[missing[0]]}: pass it again, e.g. "
             f'cutaway.compare([("{missing[0]}", make)], resume={str(folder)!r}).'
         )
     others = [one for one in models if one.name not in (about["models"] if own else ())]
     if others or any(isinstance(source, str) for source in sources):
-        raise SettingError("--resume uses the models and data of the comparison: leave both out.")
+        raise ResumeError("--resume uses the models and data of the comparison: leave both out.")
     for key, value in given.items():
         if key not in CHANGEABLE_SETTINGS:
-            raise SettingError(
+            raise ResumeError(
                 f"Invalid {key}={shorten(as_text(value))}: cannot change when a comparison is resumed. Settings that "
                 f"can: {', '.join(CHANGEABLE_SETTINGS)}."
             )
@@ -214,7 +225,7 @@ def _existing_document(there: dict[str, Any], here: dict[str, Any], folder: Path
     for key in ("models", "own", "data", "given", "compare"):
         then = there.get(key)
         if then != here.get(key):
-            raise SettingError(
+            raise ResumeError(
                 f"{folder} holds another comparison: its {key} are {shorten(str(then))}. Choose another --out, or "
                 f"resume it: cutaway compare --resume {folder}"
             )
@@ -302,7 +313,7 @@ def _reject_other_data(own: Path, fingerprint: str, name: str) -> None:
     """Raise SettingError if an earlier training in this folder used different data of the same name."""
     for folder in own.glob("*/seed-*"):
         if is_finished(folder) and Run(folder).about["data"]["fingerprint"] != fingerprint:
-            raise SettingError(
+            raise ResumeError(
                 f"{name} has changed since {folder} was trained. Choose another --out to train everything again."
             )
 

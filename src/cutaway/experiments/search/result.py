@@ -15,7 +15,7 @@ import optuna
 from torch import nn
 
 from ...checkpoints.factory import ModuleBuilder
-from ...core.errors import FileError, shorten
+from ...core.errors import NotARunError, shorten
 from ...core.log import redirect
 from ...core.metric_names import metric
 from ...core.schema import name_document_in_errors
@@ -104,7 +104,7 @@ class Search(Experiment):
     def run(self) -> Run:
         """Return the trained and tested winner. Raises FileError if the search has no winner yet."""
         if not (self.folder / BEST / "run.json").is_file():
-            raise FileError(f"{self.folder} has no best run yet. Finish it: cutaway search --resume {self.folder}")
+            raise NotARunError(f"{self.folder} has no best run yet. Finish it: cutaway search --resume {self.folder}")
         run = Run(self.folder / BEST, self._module())
         return run if self._given is None else run.set_data(self._given)
 

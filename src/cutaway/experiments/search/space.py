@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.config import as_text, build, field_names, parse, shorten, unknown_setting
-from ...core.errors import SettingError, check_value
+from ...core.errors import IncompatibleSettingError, SettingError, check_value
 from ...data.settings import DataSettings
 from ...models import cellnet
 from ...models.registry import Preset
@@ -158,7 +158,7 @@ def parse_space(found: Preset, typed: Mapping[str, Any], fixed: Mapping[str, Any
     for key, raw in typed.items():
         kind = setting_type(found, key)
         if key in fixed:
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"{key} is both searched ({key}={_repr(raw)}) and fixed ({key}={_repr(fixed[key])}): leave one of them "
                 "out."
             )
@@ -169,7 +169,9 @@ def parse_space(found: Preset, typed: Mapping[str, Any], fixed: Mapping[str, Any
             )
         if _searches_cells(key, raw):
             if found.module is not cellnet:
-                raise SettingError(f"Invalid {key}={CELLS}: only for cellnet and cellnet-small, not for {found.name}.")
+                raise IncompatibleSettingError(
+                    f"Invalid {key}={CELLS}: only for cellnet and cellnet-small, not for {found.name}."
+                )
             cells = key
             continue
         one = _parse_searched(key, raw, kind)
@@ -253,7 +255,7 @@ def _range(key: str, raw: str, whole: bool) -> Range:
         raise SettingError(f"Invalid {key}={shorten(raw)}: both ends must be integers.")
     if low >= high:
         why = "empty range" if low > high else "range of a single number"
-        raise SettingError(f"Invalid {key}={shorten(raw)}: {why}. Must be low..high with low below high.")
+        raise IncompatibleSettingError(f"Invalid {key}={shorten(raw)}: {why}. Must be low..high with low below high.")
     if found[3] and low <= 0:
         raise SettingError(
             f"Invalid {key}={shorten(raw)}: with :log both ends must be above 0. Leave :log out, or raise low."

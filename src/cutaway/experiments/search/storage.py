@@ -26,7 +26,14 @@ from sqlalchemy.pool import NullPool
 
 from ...checkpoints.factory import ModuleBuilder, builder_from_document, to_builder
 from ...core.config import as_text, build, exact_text
-from ...core.errors import FileError, SettingError, shorten
+from ...core.errors import (
+    FileError,
+    IncompatibleSettingError,
+    MissingSettingError,
+    ResumeError,
+    WriteError,
+    shorten,
+)
 from ...core.schema import NUMBER, Between, Choice, name_document_in_errors, validate_document
 from ...data.dataset_base import IN_MEMORY
 from ...data.in_memory.source import InMemorySource
@@ -84,7 +91,7 @@ class SearchSpec:
 def new_spec(model: Any, source: Any, given: Mapping[str, Any], space: Mapping[str, Any] | None) -> SearchSpec:
     """Return the specification of a new search. Raises SettingError or UnknownName for invalid input."""
     if model is None or source is None:
-        raise SettingError(
+        raise MissingSettingError(
             "Missing model, data or range: cutaway search MODEL DATA lr=1e-4..1e-1:log. `cutaway list` shows "
             "the models."
         )
@@ -92,9 +99,9 @@ def new_spec(model: Any, source: Any, given: Mapping[str, Any], space: Mapping[s
     how, searched, fixed = sort_settings(found, given)
     for key in space or {}:
         if key in how or key in SearchSettings.__dataclass_fields__:
-            raise SettingError(f"Invalid {key}: a setting of the search itself cannot be searched.")
+            raise IncompatibleSettingError(f"Invalid {key}: a setting of the search itself cannot be searched.")
         if key in searched:
-            raise SettingError(f"{key} is given twice: in space and as a setting.")
+            raise IncompatibleSettingError(f"{key} is given twice: in space and as a setting.")
     settings = build(SearchSettings, how)
     reject_unused_search_settings(settings, how)
     searched |= space or {}
@@ -129,17 +136,17 @@ def resume_spec(
         parse_space(model_from_document(about), about["space"], about["fixed"])
     in_memory = about["data"] == IN_MEMORY
     if in_memory and not isinstance(source, InMemorySource):
-        raise SettingError(
+        raise ResumeError(
             "The data of this search was passed in Python: pass it again, search(data=DATA, resume=FOLDER)."
         )
     if isinstance(source, InMemorySource) and not in_memory:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"The data of this search is {about['data']}, which is opened automatically: leave data out."
         )
     handed = model is not None and not isinstance(model, str)
     found = to_builder(model) if handed else model_from_document(about)
     if CUSTOM_MODEL in about and not handed:
-        raise SettingError(
+        raise ResumeError(
             f"The model of this search is built by {about[CUSTOM_MODEL]['path']}: pass it again, e.g. "
             f"search({found.name}, resume={str(folder)!r})."
         )
@@ -147,12 +154,12 @@ def resume_spec(
     located_now = None if source is None or in_memory else absolute_location(str(source))
     for what, now, then in (("model", model, about["model"]), ("data", located_now, about["data"])):
         if now is not None and now != then:
-            raise SettingError(
+            raise ResumeError(
                 f"The {what} of this search is {then}, not {now}. Leave MODEL and DATA out with --resume."
             )
     for key, value in {**given, **(space or {})}.items():
         if key != "trials":
-            raise SettingError(
+            raise ResumeError(
                 f"Invalid {key}={shorten(value if isinstance(value, str) else as_text(value))}: cannot change when a "
                 "search is resumed (only trials can). Start another search."
             )
@@ -174,7 +181,7 @@ def draw_lock(folder: Path) -> Iterator[None]:
     try:
         handle = os.open(folder / DRAW_LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise FileError(f"{folder} cannot be written to: {error.strerror}. Check its permissions.") from error
+        raise WriteError(f"{folder} cannot be written to: {error.strerror}. Check its permissions.") from error
     try:
         if fcntl is not None:
             with contextlib.suppress(OSError):  # a file system without locks

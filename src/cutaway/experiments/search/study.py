@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from ...checkpoints.factory import ModuleBuilder, build_custom_module, new_model
 from ...core.config import as_text
-from ...core.errors import ModelError, SettingError, TrainingError, shorten
+from ...core.errors import IncompatibleSettingError, ModelError, ResumeError, SettingError, TrainingError, shorten
 from ...core.files import write_json
 from ...core.version import __version__
 from ...data.in_memory.source import InMemorySource
@@ -182,7 +182,7 @@ def _open_document(folder: Path, spec: SearchSpec, ready: TrainingSetup) -> dict
                 if key == "search":  # a setting that is newer than the search has its default
                     then = {name: then.get(name, usual[name]) for name in document[key]}
                 if then != document[key]:
-                    raise SettingError(
+                    raise ResumeError(
                         f"{folder} holds a search with another {key}: {_diff_text(then, document[key])}. Choose "
                         "another --out, use the same settings, or --resume it."
                     )
@@ -435,7 +435,9 @@ class TrialRunner:
         model, settings = new_model(preset, {**fixed, **drop_unused_settings(given, fixed, preset)})
         ready = setup_training(model, self.spec.source, settings, opened=self.opened)
         if "val" not in ready.data.splits:
-            raise SettingError("Invalid val=0: a search needs a validation split. Set e.g. val=0.2, or leave it out.")
+            raise IncompatibleSettingError(
+                "Invalid val=0: a search needs a validation split. Set e.g. val=0.2, or leave it out."
+            )
         set_epochs_from_steps(ready, settings)
         return ready
 
@@ -469,7 +471,7 @@ class TrialRunner:
         for what, name, value in (("MACs", "max_macs", macs), ("parameters", "max_parameters", parameters)):
             most = getattr(self.spec.settings, name)
             if most is not None and value is None:
-                raise SettingError(
+                raise IncompatibleSettingError(
                     f"Invalid {name}: the multiply-adds of {self.spec.model.name} are not fully known. Leave it out."
                 )
             if most is not None and value is not None and value > most:

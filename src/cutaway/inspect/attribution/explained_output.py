@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from ...core.errors import ModelError, SettingError
+from ...core.errors import IncompatibleSettingError, ModelError, SettingError
 from ...core.spec import OF_TOKENS, Context
 from ...models.base import as_base_model, as_output_tuple
 from ...nn.masks import normalize_padding_mask
@@ -100,7 +100,9 @@ def select_target(model: nn.Module, inputs: tuple[Tensor, ...], outputs: Tensor,
         return Target(None, outputs.new_full((len(outputs),), _within("place", place, outputs.shape[1])).long())
     if outputs.ndim == 4:
         if place is not None:
-            raise SettingError(f"Invalid target={place}:{output}: single pixels cannot be explained, only their sum.")
+            raise IncompatibleSettingError(
+                f"Invalid target={place}:{output}: single pixels cannot be explained, only their sum."
+            )
         return Target(_widest(outputs) if output is None else _explained_index(model, outputs, output), None)
     if outputs.ndim == 2:
         if place is not None:

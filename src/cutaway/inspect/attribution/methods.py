@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from ...core.errors import ModelError, SettingError, UnknownName
+from ...core.errors import InputShapeError, SettingError, UnknownName
 from ...models.base import EncoderDecoder, parse_forward_args
 from ..ablation import Inputs, as_tuple
 from ..example_inputs import reject_compiled
@@ -111,7 +111,7 @@ def attribute(
         ModelError: If the method does not suit the model.
     """
     if isinstance(method, Tensor):
-        raise ModelError("Pass the arguments of forward as one tuple of tensors: attribute(model, (src, tgt)).")
+        raise InputShapeError("Pass the arguments of forward as one tuple of tensors: attribute(model, (src, tgt)).")
     if method not in METHODS:
         raise UnknownName("method of attribution", method, METHODS)
     given = as_tuple(inputs)
@@ -119,7 +119,7 @@ def attribute(
         source, mask, so_far = parse_forward_args(given[0], given[1], given[2] if len(given) > 2 else None)
         given = (source, torch.ones_like(source, dtype=torch.bool) if mask is None else mask, so_far)
     if not given or not len(given[0]):
-        raise ModelError("The batch is empty: pass at least one example.")
+        raise InputShapeError("The batch is empty: pass at least one example.")
     reject_compiled(model)
     if steps is not None and steps < 1:
         raise SettingError(f"Invalid steps={steps}: must be at least 1, or None to choose it automatically.")

@@ -33,7 +33,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from ...core.errors import ModelError, SettingError
+from ...core.errors import ConfigError, SettingError
 from ...core.extras import require
 from .explained_output import Entry, explained_outputs
 from .result import AttributionMap, MethodSettings, absolute_sum, copies_per_pass, doubled
@@ -195,7 +195,7 @@ def edges(entry: Entry, ask: MethodSettings) -> AttributionMap:
     Edges that lead to no node within reach have no effect and are skipped. Raises ModelError for other data.
     """
     if entry.kind != "graph":
-        raise ModelError(f"Invalid method 'edges': {entry.kind} data has no edges; use occlusion.")
+        raise ConfigError(f"Invalid method 'edges': {entry.kind} data has no edges; use occlusion.")
     pairs = entry.inputs[1]
     whole = entry.score(entry.z, entry.rows)
     near = torch.zeros(entry.z.shape[1], dtype=torch.bool, device=pairs.device)

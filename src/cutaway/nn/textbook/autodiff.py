@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from ...core.errors import ModelError
+from ...core.errors import InputShapeError
 
 Pull = Callable[[Tensor], Tensor]  # ȳ ↦ (∂y/∂x)ᵀ ȳ
 _counter = itertools.count()
@@ -73,7 +73,7 @@ class Variable:
     def __matmul__(self, other: Variable) -> Variable:
         if min(self.value.ndim, other.value.ndim) < 2:
             shapes = f"{tuple(self.value.shape)} and {tuple(other.value.shape)}"
-            raise ModelError(f"Invalid shapes {shapes} of a matrix product: each needs at least two axes.")
+            raise InputShapeError(f"Invalid shapes {shapes} of a matrix product: each needs at least two axes.")
         left, right = (self, lambda g: g @ other.value.mT), (other, lambda g: self.value.mT @ g)
         return Variable(self.value @ other.value, "@", [left, right])
 
@@ -150,7 +150,9 @@ def backward(output: Variable) -> None:
         ModelError: If the output has more than one entry.
     """
     if output.value.numel() != 1:
-        raise ModelError(f"Invalid output of shape {tuple(output.value.shape)}: must be one number. Take its `total`.")
+        raise InputShapeError(
+            f"Invalid output of shape {tuple(output.value.shape)}: must be one number. Take its `total`."
+        )
     variables = tape(output)
     for x in variables:
         x.grad = torch.zeros_like(x.value)

@@ -47,7 +47,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...core.errors import ModelError, UnknownName, check_value
+from ...core.errors import InputShapeError, UnknownName, check_value
 
 Sizes = int | Sequence[int]  # one number for each axis, or one for all
 WORDS = ("valid", "same", "full", "circular")
@@ -246,7 +246,7 @@ def _windows(kernel: Tensor, padding: Sizes | str, stride: Sizes, dilation: Size
     """Return the windows along each axis. For a flipped kernel its middle is flipped too."""
     axes = _axes(kernel)
     if not 1 <= kernel.ndim <= 5 or kernel.numel() == 0:
-        raise ModelError(
+        raise InputShapeError(
             f"Invalid kernel of shape {tuple(kernel.shape)}: must be (k,), (k₁, k₂), or a layer's "
             "(outputs, inputs/groups, k), with k₁, k₂ or k₁, k₂, k₃ for k, with at least one entry."
         )
@@ -288,7 +288,7 @@ def _as_layer(x: Tensor, kernel: Tensor, windows: tuple[Windows, ...], groups: i
         check_value(x.ndim >= axes, "x", tuple(x.shape), f"a tensor of at least {axes} axes, as the kernel has")
         x = x.reshape(math.prod(x.shape[: x.ndim - axes]), 1, *x.shape[x.ndim - axes :])
     elif x.ndim != kernel.ndim or x.shape[1] != kernel.shape[1] * groups:
-        raise ModelError(
+        raise InputShapeError(
             f"x of shape {tuple(x.shape)} does not fit a kernel of shape {tuple(kernel.shape)} with groups={groups}: "
             f"it must be (N, {kernel.shape[1] * groups}, {('n', 'n₁, n₂', 'n₁, n₂, n₃')[axes - 1]})."
         )
@@ -310,7 +310,7 @@ def _reject_misfits(size: Sequence[int], kernel: Tensor, windows: tuple[Windows,
     check_value(groups >= 1 and outputs % groups == 0, "groups", groups, f"a divisor of the outputs, {outputs}")
     for n, window in zip(size, windows):
         if n == 0 or window.count(n) == 0:
-            raise ModelError(
+            raise InputShapeError(
                 f"{n} entries with {window.before} before and {window.after} after are too few for windows of "
                 f'{window.span}: pad more, as padding="same", or take a smaller kernel or dilation.'
             )

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...core.errors import ModelError, check_value
+from ...core.errors import InputShapeError, check_value
 
 Sizes = int | Sequence[int]  # one number for each axis, or one for all
 
@@ -170,7 +170,9 @@ def _windows(
     for n, k, s, p in zip(x.shape[2:], kernels, strides, paddings):
         count = pooled_size(n, k, s, p, ceil=ceil)
         if count == 0:
-            raise ModelError(f"{n} entries with padding {p} are too few for windows of {k}: take a smaller kernel.")
+            raise InputShapeError(
+                f"{n} entries with padding {p} are too few for windows of {k}: take a smaller kernel."
+            )
         over.append(max(0, (count - 1) * s + k - (n + 2 * p)))
     x = F.pad(x, [p for p in reversed(paddings) for _ in range(2)], value=around)
     x = F.pad(x, [p for o in reversed(over) for p in (0, o)], value=beyond)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from ...core.errors import SettingError
+from ...core.errors import IncompatibleSettingError
 from ...core.spec import Spec
 from ...data.dataset_base import DataSet, Split
 from ...nn.lora import merge
@@ -74,7 +74,7 @@ def build_objective(
     if data.weights is not None and (
         teacher is not None or OBJECTIVES[settings.objective] is not Supervised or not hasattr(task, "training_losses")
     ):
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"Invalid sample_weight: only for supervised learning of classes and numbers, and this is {task.name} with "
             f"objective={settings.objective}{' and a teacher' if teacher is not None else ''}. Leave it out."
         )

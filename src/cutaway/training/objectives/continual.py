@@ -34,7 +34,7 @@ from collections.abc import Mapping
 import torch
 from torch import Generator, Tensor, nn
 
-from ...core.errors import SettingError
+from ...core.errors import IncompatibleSettingError, SettingError
 from ...data.dataset_base import DataSet, Split
 from ...data.samplers import Batches
 from ...models.base import as_output_tuple
@@ -50,7 +50,7 @@ from .supervised import BatchLoss, Supervised
 def reject_without_tasks(settings: TrainSettings, data: DataSet, does: str) -> None:
     """Raise SettingError if there is no sequence of tasks; `does` describes the objective in the message."""
     if data.tasks is None:
-        raise SettingError(
+        raise IncompatibleSettingError(
             f"objective={settings.objective} {does}, and there are no tasks: give tasks=permuted:10 or "
             "tasks=classes:2, or leave it out."
         )

@@ -20,7 +20,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ...checkpoints.saving import weights_file
-from ...core.errors import SettingError
+from ...core.errors import IncompatibleSettingError
 from ...core.spec import Classes
 from ...data.dataset_base import DataSet, Split
 from ...nn.losses import distillation, expand_binary_logits
@@ -46,7 +46,7 @@ class Teacher:
         assert settings.teacher is not None
         said = f"teacher={settings.teacher}"
         if not isinstance(data.spec.target, Classes) or task.loss_name != "cross_entropy":
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"{said} predicts probabilities of classes, but the target here is {data.spec.target.column} with "
                 f"loss={task.loss_name}: leave it out."
             )
@@ -54,21 +54,23 @@ class Teacher:
         about, target = self.run.about, self.run.spec.target
         if not isinstance(target, Classes) or target.names != data.spec.target.names:
             learned = ", ".join(target.classes[:10]) or f"the {target.column}"
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"{said} learned {learned}, and the classes here are {', '.join(data.spec.target.names[:10])}: give a "
                 "run that learned these, in this order."
             )
         if about["loss"] != "cross_entropy":
-            raise SettingError(f"{said} learned by loss={about['loss']}, and has no probabilities: give another run.")
+            raise IncompatibleSettingError(
+                f"{said} learned by loss={about['loss']}, and has no probabilities: give another run."
+            )
         theirs = about["data"]
         if (theirs["fingerprint"], theirs["split_hash"]) != (data.fingerprint, data.split_hash):
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"{said} was trained on {theirs['source']}, or on another split of it, and may have been trained on "
                 f"test examples: train it on {data.source} with the same val, test, split_seed and max_samples."
             )
         self.like_ours = self.run.preprocessing.to_json() == data.preprocessing.to_json()
         if mixed and not self.like_ours:
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"mixup blends examples, but {said} takes another form of the data and predicts single examples "
                 "only: leave mixup out."
             )

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Generator, Tensor, nn
 
-from ...core.errors import SettingError
+from ...core.errors import IncompatibleSettingError
 from ...core.spec import Episodes
 from ...data.dataset_base import DataSet, Split
 from ...tasks.task import Task
@@ -32,12 +32,14 @@ class Prototypes(Supervised):
         """Raise SettingError for data or settings that few-shot learning does not support."""
         said, target = f"objective={settings.objective}", data.spec.target
         if not isinstance(target, Episodes):
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"{said} learns from episodes of classes, of images in class folders, and this is {data.spec.kind} "
                 f"data that asks for {target.column}: leave it out."
             )
         if not target.ways and not cls.numbers:
-            raise SettingError(f"{said} tells classes apart, and {data.name} are numbers: take objective=maml.")
+            raise IncompatibleSettingError(
+                f"{said} tells classes apart, and {data.name} are numbers: take objective=maml."
+            )
         asks = {
             "compile": "compiles the whole model, and episodes ask it in another way",
             "tta": "averages the answers to an image and to its mirror image, and episodes are not mirrored",
@@ -46,13 +48,13 @@ class Prototypes(Supervised):
         }
         for key, why in asks.items():
             if getattr(settings, key):
-                raise SettingError(f"{key}={getattr(settings, key)} {why}: leave it out with {said}.")
+                raise IncompatibleSettingError(f"{key}={getattr(settings, key)} {why}: leave it out with {said}.")
 
     def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
         super().__init__(model, task, settings, train, data)
         learning = {name for name, p in model.named_parameters() if p.requires_grad}
         if not self.numbers and (settings.freeze_epochs or not learning & backbone_names(model)):
-            raise SettingError(
+            raise IncompatibleSettingError(
                 "objective=prototypes trains the backbone, but all of it is frozen here: leave freeze and "
                 "freeze_epochs out, or use a network with more than a head."
             )

@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from ...core.errors import ModelError, SettingError
+from ...core.errors import IncompatibleSettingError, ModelError
 from ...core.spec import ImageSpec, Patches, Spec
 from ...data.dataset_base import DataSet, Split
 from ...models.base import SupportsPatchSubset, as_base_model
@@ -106,13 +106,13 @@ class MAE(Pretraining):
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
         """Raise SettingError for data or settings that masked autoencoding does not support."""
         if not isinstance(data.spec.target, Patches):
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"objective=mae masks patches of images with one class each, and this is {data.spec.kind} data that "
                 f"asks for {data.spec.target.column}: leave it out."
             )
         super().reject(settings, data)
         if settings.lora:
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"lora={settings.lora} holds all else still, and objective=mae has a decoder that is new: leave one of "
                 "them out."
             )

@@ -40,7 +40,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from ...core.errors import ModelError, SettingError
+from ...core.errors import IncompatibleSettingError, ModelError
 from ...data.dataset_base import IGNORED, DataSet, Split
 from ...data.text.puzzles import PuzzleSplit, pad_puzzles
 from ...inference.language_model_thinker import LanguageThinker, solve_problems, thought_tokens
@@ -76,17 +76,17 @@ class SelfTraining(Supervised):
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
         """Raise SettingError if solutions cannot be verified, or the network has not been trained to write any."""
         if not isinstance(data.splits["train"], PuzzleSplit):
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"objective={settings.objective} learns from solutions that are verified by computing, and "
                 f"{data.source} is {data.spec.kind} data without a verifier: take addition, countdown or game24."
             )
         if settings.weights is None:
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"objective={settings.objective} learns from the right ones of a network's own solutions, and one that "
                 "has learned nothing writes none: begin with a run that has, weights=RUN."
             )
         if settings.compile:
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"compile=true compiles the whole model, and objective={settings.objective} asks it token by token: "
                 "leave it out."
             )

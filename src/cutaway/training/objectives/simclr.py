@@ -19,7 +19,7 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor, nn
 
-from ...core.errors import ModelError, SettingError
+from ...core.errors import IncompatibleSettingError, ModelError
 from ...core.spec import Spec, Views
 from ...data.dataset_base import DataSet, Split
 from ...data.images.transforms import ImagePreprocessing
@@ -43,14 +43,18 @@ class Pretraining(Supervised):
         """Raise SettingError for settings that need labels or the whole model's output."""
         said = f"objective={settings.objective}"
         if settings.tta:
-            raise SettingError(
+            raise IncompatibleSettingError(
                 "tta=true averages the answers to an image and to its mirror image, and "
                 f"{data.spec.target.column} have none."
             )
         if settings.compile:
-            raise SettingError(f"compile=true compiles the whole model, and {said} asks its parts: leave it out.")
+            raise IncompatibleSettingError(
+                f"compile=true compiles the whole model, and {said} asks its parts: leave it out."
+            )
         if settings.teacher:
-            raise SettingError(f"{said} learns without labels, and a teacher tells classes: leave one of them out.")
+            raise IncompatibleSettingError(
+                f"{said} learns without labels, and a teacher tells classes: leave one of them out."
+            )
 
     def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
         super().__init__(model, task, settings, train, data)
@@ -99,14 +103,14 @@ class SimCLR(Pretraining):
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
         """Raise SettingError for data or settings that contrastive pre-training does not support."""
         if not isinstance(data.spec.target, Views):
-            raise SettingError(
+            raise IncompatibleSettingError(
                 "objective=simclr makes views of images and of series with one class each, and this is "
                 f"{data.spec.kind} data that asks for {data.spec.target.column}: leave it out."
             )
         super().reject(settings, data)
         fewest = min(settings.batch_size or len(data.splits["train"]), len(data.splits["train"]))
         if fewest < 2:
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"objective=simclr tells an image's views from those of the others in its batch, and "
                 f"batch_size={fewest} has no others: give 2 or more, better a few hundred."
             )

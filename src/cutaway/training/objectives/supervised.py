@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from ...core.errors import SettingError, UnknownName
+from ...core.errors import IncompatibleSettingError, SettingError, UnknownName
 from ...core.spec import Classes, Spec
 from ...data.augment import per_channel
 from ...data.dataset_base import Batch, DataSet, Preprocessing, Split
@@ -168,7 +168,7 @@ class Attack:
         """Initialize the attack. Raises SettingError unless the data is images with classes and `eps` is positive."""
         if not isinstance(preprocessing, ImagePreprocessing) or not isinstance(preprocessing.spec.target, Classes):
             kind = preprocessing.spec.kind
-            raise SettingError(
+            raise IncompatibleSettingError(
                 f"attack={method} changes pixels of images so that they are misclassified, but this is {kind} "
                 f"data with target {preprocessing.spec.target.column}: leave it out."
             )

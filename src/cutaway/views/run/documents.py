@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import FileError
+from ...core.errors import NotARunError
 from ...draw.number_format import count
 from ...runs.run import Run
 from ...training.callbacks import list_snapshots
@@ -34,7 +34,7 @@ def read_documents(folder: Path) -> Documents:
         FileError: If a document is damaged or run.json is missing.
     """
     if not (folder / "run.json").is_file():
-        raise FileError(f"{folder} is not a run: it has no run.json. Give a folder that `cutaway train` wrote.")
+        raise NotARunError(f"{folder} is not a run: it has no run.json. Give a folder that `cutaway train` wrote.")
     return Documents(
         run=read_run(folder),
         metrics=read_metrics(folder / "metrics.csv"),
