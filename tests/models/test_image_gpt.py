@@ -96,3 +96,64 @@ def test_it_is_fitted_to_data() -> None:
         Config.for_spec(PRESETS["image-gpt"], large)
     with pytest.raises(ModelError, match="Invalid heads=5"):
         Config(heads=5)
+
+
+CAPTIONED = dataclasses.replace(SMALL, classes=0, words=4, caption=2)
+NO_CLASS, PADDING = 3, 4  # the start token, and the first of the words
+
+
+def prompts(*captions: tuple[int, int]) -> Tensor:
+    """The inputs before the first pixel: a caption of word ids and the start token."""
+    return torch.tensor([[*(PADDING + word for word in caption), NO_CLASS] for caption in captions])
+
+
+def captioned(**changes: object) -> ImageGPT:
+    """A small network with captions, in float64 and evaluation mode."""
+    torch.manual_seed(0)
+    return ImageGPT(dataclasses.replace(CAPTIONED, **changes)).double().eval()
+
+
+@torch.no_grad()
+def test_probabilities_given_a_caption_sum_to_one() -> None:
+    model, images = captioned(), torch.tensor(list(itertools.product(range(3), repeat=4)))  # (81, 4)
+    found = []
+    for caption in ((1, 2), (2, 1), (0, 0)):
+        tokens = torch.cat([prompts(caption).expand(81, -1), images[:, :-1]], dim=1)
+        logits = model(tokens)
+        assert logits.shape == (81, 4, 3)
+        log_p = logits.log_softmax(2).gather(2, images[..., None]).sum((1, 2))
+        assert float(log_p.exp().sum()) == pytest.approx(1, abs=1e-12)
+        found.append(log_p)
+    assert min((one - other).abs().max() for one, other in itertools.combinations(found, 2)) > 0
+
+
+@torch.no_grad()
+def test_the_cache_continues_after_a_caption() -> None:
+    model, pixels = captioned(), torch.tensor([[0, 1, 2], [2, 2, 0]])
+    tokens = torch.cat([prompts((1, 3), (2, 0)), pixels], dim=1)
+    logits, cache = model.extend(tokens[:, :3], None, None)
+    for t in range(4):
+        torch.testing.assert_close(logits, model(tokens)[:, t])
+        if t < 3:
+            logits, cache = model.extend(tokens[:, 3 + t : 4 + t], None, cache)
+
+
+def test_the_caption_is_hidden_in_training_alone() -> None:
+    model = captioned(class_dropout=0.25)
+    tokens = torch.cat([prompts((1, 3)).expand(4000, -1), torch.randint(3, (4000, 3))], dim=1)
+    assert torch.equal(model.hide_class(tokens), tokens)
+    model.train()
+    torch.manual_seed(0)
+    hidden = model.hide_class(tokens)
+    assert torch.equal(hidden[:, 2:], tokens[:, 2:])
+    is_hidden = (hidden[:, :2] == PADDING).all(1)
+    assert torch.equal(hidden[~is_hidden], tokens[~is_hidden])
+    assert is_hidden.double().mean().item() == pytest.approx(0.25, abs=5 * (0.1875 / 4000) ** 0.5)
+
+
+def test_it_is_fitted_to_captions() -> None:
+    spec = ImageSpec(1, 6, 8, ImageTokens((), 48, cells=(1,) * 17, words=30, caption=7))
+    config = Config.for_spec(PRESETS["image-gpt"], spec)
+    assert (config.words, config.caption, config.no_class, config.vocab_size) == (30, 7, 17, 48)
+    assert config.context_length == 55
+    assert spec.target.vocab_size == 48  # type: ignore[union-attr]

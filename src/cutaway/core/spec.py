@@ -229,11 +229,14 @@ class ImageTokens(GeneratedImage):
     """The image itself, as one token for each pixel in row-major order, each learned given the tokens before it.
 
     A token is the nearest colour of a palette. The first input is a start token: k + c for class c, or k + K without a
-    class, with k colours and K classes.
+    class, with k colours and K classes. A caption is written before it, in tokens of its own after k + K, and is padded
+    to the longest.
     """
 
     column: str = "image tokens"
     cells: tuple[int, ...] = (1,)  # the number of colours that each token stands for
+    words: int = 0  # the size of the vocabulary of captions, with padding; 0 without captions
+    caption: int = 0  # the number of tokens of the longest caption
 
     @property
     def outputs(self) -> int:
@@ -241,9 +244,19 @@ class ImageTokens(GeneratedImage):
         return len(self.cells)
 
     @property
+    def no_class(self) -> int:
+        """The start token of an image without a class."""
+        return len(self.cells) + len(self.names)
+
+    @property
+    def prefix(self) -> int:
+        """Number of inputs before the first pixel: the caption and the start token."""
+        return self.caption + 1
+
+    @property
     def vocab_size(self) -> int:
-        """Number of tokens, including the start tokens."""
-        return len(self.cells) + len(self.names) + 1
+        """Number of tokens, including the start tokens and the words of captions."""
+        return self.no_class + 1 + self.words
 
 
 @dataclass(frozen=True)

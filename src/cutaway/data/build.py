@@ -26,7 +26,7 @@ import polars as pl
 import torch
 
 from ..core.files import MEBIBYTE, open_regular
-from ..core.spec import ImageSpec
+from ..core.spec import ImageSpec, ImageTokens
 from .augment import make_augment
 from .dataset_base import DataSet, Preprocessing, Split
 from .findings import duplicate_warning
@@ -177,7 +177,8 @@ def build_dataset(
     are dropped.
     """
     spec = preprocessing.spec
-    if isinstance(spec, ImageSpec) and not spec.target.written:
+    has_captions = spec.target.written or (isinstance(spec.target, ImageTokens) and spec.target.words)
+    if isinstance(spec, ImageSpec) and not has_captions:
         reject_changed(settings, OF_CAPTIONS, "is for images with captions, and these have none")
     mean, std = (getattr(preprocessing, name, ()) for name in ("mean", "std"))  # of images, which are normalised
     return DataSet(

@@ -87,6 +87,7 @@ KINDS = {
             "boxes": "detection.BoxPreprocessing",
             "captions": "captioning.CaptionPreprocessing",
             "tokens": "tokens.TokenPreprocessing",
+            "captioned-tokens": "text_to_image.CaptionedTokenPreprocessing",
         },
         asks=("sizes", "targets"),
     ),
@@ -188,6 +189,7 @@ FORM_TARGETS: Mapping[str | None, type[specs.BaseTarget]] = {
     "boxes": specs.Boxes,
     "captions": specs.Tokens,
     "tokens": specs.ImageTokens,
+    "captioned-tokens": specs.ImageTokens,
     "tags": specs.Tags,
     "running": specs.NextToken,
     "masked": specs.Masked,
@@ -230,7 +232,7 @@ def preprocessing_from_json(data: Any, path: Path = Path("preprocessing.json")) 
 
 def _check_target(target: type[specs.BaseTarget], form: str | None, known: Modality) -> None:
     """Raise ValueError if the target belongs to another form of this kind of data."""
-    forms = {FORM_TARGETS[own]: own for own in known.classes if own in FORM_TARGETS}
-    needed = forms.get(target)
-    if needed != (form if form in FORM_TARGETS else None):
-        raise ValueError(f"its form is {form!r}, and its target {target.__name__} has the form {needed!r}")
+    forms = [own for own in known.classes if FORM_TARGETS.get(own) is target]
+    if form not in forms if forms else form in FORM_TARGETS:
+        needed = join(list(map(repr, forms or [None])), "or")
+        raise ValueError(f"its form is {form!r}, and its target {target.__name__} has the form {needed}")

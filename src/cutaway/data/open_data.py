@@ -220,7 +220,7 @@ def _opened(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Tar
     found, asked = KINDS[kind], {"sizes": sizes, "targets": targets}
     opens, asks = f"dataset.{found.opens}", found.asks
     if kind == "image" and is_captioned(Path(source).expanduser(), targets):
-        opens, asks = "captioning.open_captions", ("sizes",)
+        opens = "captioning.open_captions"
     opener: Callable[..., DataSet] = found.member(opens)
     given = Path(source).expanduser() if found.path else source
     data = opener(given, settings, **{name: asked[name] for name in asks})

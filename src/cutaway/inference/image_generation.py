@@ -149,7 +149,8 @@ def sample_tokens(
     Args:
         model: A model of image tokens, on its device.
         images: Preprocessing of the run.
-        prompt: The start token and the first pixels of each image, shape (n, 1 + t).
+        prompt: The caption, if there are captions, the start token and the first pixels of each image, shape
+            (n, caption + 1 + t).
         seeds: Seed of each image.
         device: Device of the model.
         settings: Fields of `sampling.Sampling`.
@@ -160,13 +161,14 @@ def sample_tokens(
     Raises:
         SettingError: If a setting is invalid.
     """
-    count = images.spec.height * images.spec.width + 1 - prompt.shape[1]
+    prefix = images.target.prefix
+    count = images.spec.height * images.spec.width + prefix - prompt.shape[1]
     found: list[Tensor] = []
     for begin in range(0, len(prompt), TOGETHER):
         rows = prompt[begin : begin + TOGETHER].to(device)
         generators = [torch.Generator().manual_seed(seed) for seed in seeds[begin : begin + TOGETHER]]
         drawn = generate(model, rows, count, generator=generators, never=(), ends=(), **settings)
-        found.append(images.levels(torch.cat([rows[:, 1:], drawn], dim=1)).cpu())
+        found.append(images.levels(torch.cat([rows[:, prefix:], drawn], dim=1)).cpu())
     return torch.cat(found)
 
 

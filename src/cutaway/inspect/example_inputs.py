@@ -93,7 +93,7 @@ def example_inputs(
         answers = getattr(config, "target_vocab_size", None) or config.vocab_size
         return (*draw.tokens(shape[0], config.vocab_size), draw.tokens(shape[0], answers)[0])
     if kind == "image" and ImageTokens in preset.targets:
-        return draw.tokens(math.prod(shape[1:]), config.vocab_size)[:1]
+        return draw.tokens(getattr(config, "caption", 0) + math.prod(shape[1:]), config.vocab_size)[:1]
     if kind == "image" and Tokens in preset.targets:
         return draw.numbers(shape), draw.tokens(CAPTION, config.target_vocab_size)[0]
     if kind == "audio" and Spelled in preset.targets:
@@ -111,7 +111,7 @@ def inputs_like(spec: Spec, device: Device = "cpu", generator: torch.Generator |
     if isinstance(spec, PairSpec):
         return (*draw.tokens(spec.longest, spec.vocab_size), draw.tokens(spec.longest, spec.target.vocab_size)[0])
     if isinstance(spec, ImageSpec) and isinstance(spec.target, ImageTokens):
-        return draw.tokens(spec.height * spec.width, spec.target.vocab_size)[:1]
+        return draw.tokens(spec.target.caption + spec.height * spec.width, spec.target.vocab_size)[:1]
     if isinstance(spec.target, Tokens):  # of images
         return draw.numbers(spec.shape), draw.tokens(spec.target.longest, spec.target.vocab_size)[0]
     if isinstance(spec.target, Spelled):

@@ -24,6 +24,10 @@ Shapes, from images of H × W pixels, T = H · W:
 
 The start token is the class. For a tenth of the training images it is a token for no class instead, so that images
 without labels have a likelihood too. An image is sampled pixel by pixel; given its upper half, it is completed.
+
+With captions, c is a caption of S tokens, padded, and the start token: S + T inputs, of which the last T have logits.
+For a tenth of the training images the caption is padding alone. DALL-E (A. Ramesh et al., Zero-shot text-to-image
+generation, 2021, <https://arxiv.org/abs/2102.12092>) reads text and image in the same order.
 """
 
 from __future__ import annotations
@@ -57,7 +61,9 @@ class Config(ValidatedConfig):
     heads: int = positive(8)  # attention heads, each with dim / heads channels
     ffn_dim: int | None = positive(None)  # feed-forward dimension; auto: 4 · dim
     dropout: float = fraction(0.0)  # dropout rate of embeddings, attention weights and the output of each layer
-    class_dropout: float = fraction(0.1)  # probability that the class is replaced by "no class" in training
+    class_dropout: float = fraction(0.1)  # probability that the class, or the caption, is hidden in training
+    words: int = min_value(0, 0)  # size of the vocabulary of captions, with padding; 0 without captions
+    caption: int = min_value(0, 0)  # S, the tokens of a caption before the start token
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -74,17 +80,29 @@ class Config(ValidatedConfig):
                 f"{spec.height * spec.width:,}: at most {MOST_PIXELS:,} are allowed. Add image_size=32."
             )
         sides = (spec.height, spec.width)
-        return dataclasses.replace(preset, colors=spec.target.outputs, classes=len(spec.target.names), sides=sides)
+        return dataclasses.replace(
+            preset,
+            colors=spec.target.outputs,
+            classes=len(spec.target.names),
+            sides=sides,
+            words=spec.target.words,
+            caption=spec.target.caption,
+        )
+
+    @property
+    def no_class(self) -> int:
+        """The start token for no class."""
+        return self.colors + self.classes
 
     @property
     def vocab_size(self) -> int:
-        """The number of tokens: the colours, a start token for each class, and one for no class."""
-        return self.colors + self.classes + 1
+        """The number of tokens: the colours, a start token for each class, one for no class, and the words."""
+        return self.no_class + 1 + self.words
 
     @property
     def context_length(self) -> int:
-        """The number of tokens of an image, T."""
-        return math.prod(self.sides)
+        """The number of tokens of a caption and an image, S + T."""
+        return self.caption + math.prod(self.sides)
 
     @property
     def decoder(self) -> gpt2.Config:
@@ -101,7 +119,7 @@ class Config(ValidatedConfig):
 
 
 class ImageGPT(gpt2.GPT2):
-    """(N, T) tokens, the start token and the pixels so far, to (N, T, k) logits of the pixel at each position."""
+    """(N, S + T) tokens, the caption, the start token and the pixels so far, to (N, T, k) logits of each pixel."""
 
     takes = (ImageSpec,)
     targets = (ImageTokens,)
@@ -113,15 +131,19 @@ class ImageGPT(gpt2.GPT2):
         nn.init.normal_(self.head.weight, std=gpt2.STD)
 
     def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return the input of the head, (N, T, dim). In training, the class of some images is hidden."""
-        return self.hidden(self.hide_class(tokens), mask)
+        """Return the input of the head, (N, T, dim). In training, the class or caption of some images is hidden."""
+        return self.hidden(self.hide_class(tokens), mask)[:, self.config.caption :]
 
     def hide_class(self, tokens: Tensor) -> Tensor:
-        """Return tokens (N, T) whose start token is "no class" with probability class_dropout, in training only."""
+        """Return tokens (N, S + T) with padding for the caption and "no class" for the class of some images.
+
+        It is so with probability class_dropout, in training only.
+        """
         ones = torch.ones_like(tokens[:, 0], dtype=torch.float32)
         kept = F.dropout(ones, self.config.class_dropout, self.training) > 0  # (N,)
-        is_pixel = torch.arange(tokens.shape[1], device=tokens.device) > 0  # (T,)
-        return tokens.where(kept[:, None] | is_pixel, self.config.vocab_size - 1)
+        at = torch.arange(tokens.shape[1], device=tokens.device)  # (S + T,)
+        hidden = self.config.no_class + (at < self.config.caption).long()  # padding is the token after "no class"
+        return torch.where(kept[:, None] | (at > self.config.caption), tokens, hidden)
 
 
 Model = ImageGPT
@@ -156,6 +178,13 @@ CARD = Card(
             "classes",
             paper="none: the start token is the same for all images",
             here="a start token for each class, replaced by one for no class for 10 % of the training images",
+            common="none (transformers)",
+        ),
+        Divergence(
+            "captions",
+            paper="none",
+            here="on images with captions, the caption and a start token come before the pixels, as in DALL-E (Ramesh "
+            "et al. 2021), and only the pixels are predicted; the caption is hidden for 10 % of the training images",
             common="none (transformers)",
         ),
         Divergence(

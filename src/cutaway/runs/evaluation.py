@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ..core.spec import GeneratedImage, ImageSpec, NextToken, Noise, Tokens
 from ..data.dataset_base import Batch, Split, TensorSplit, inverse_transform
+from ..data.images.text_to_image import CaptionedTokenSplit
 from ..data.images.tokens import TokenPreprocessing
 from ..data.tables.transforms import TablePreprocessing
 from ..data.text.corpus_transforms import StreamPreprocessing
@@ -327,7 +328,7 @@ def generated_images(ready: TrainingSetup, split: Split) -> dict[str, Any]:
     assert isinstance(target, GeneratedImage)
     asked = image_generation.resolve_settings(spec, model, None, None, None)
     if isinstance(ready.data.preprocessing, TokenPreprocessing):
-        return _images_from_tokens(ready, ready.data.preprocessing)
+        return _images_from_tokens(ready, ready.data.preprocessing, split)
     passes = WORK / (sum(p.numel() for p in model.parameters()) * spec.height * spec.width / 8)  # about
     if place.device.type == "cpu" and passes < 2 * asked.steps * DRAWN + TIMES * BOUNDED:
         return {}
@@ -360,20 +361,24 @@ def generated_images(ready: TrainingSetup, split: Split) -> dict[str, Any]:
         return found
 
 
-def _images_from_tokens(ready: TrainingSetup, images: TokenPreprocessing) -> dict[str, Any]:
-    """Return images that are sampled pixel by pixel; empty for a model that would take minutes."""
+def _images_from_tokens(ready: TrainingSetup, images: TokenPreprocessing, split: Split) -> dict[str, Any]:
+    """Return images that are sampled pixel by pixel, with captions of the split if there are captions; empty for a
+    model that would take minutes.
+    """
     model, spec, place = ready.place.model(ready.model, learns=False), images.spec, ready.place
     work = sum(p.numel() for p in model.parameters()) * spec.height * spec.width * DRAWN
     if place.device.type == "cpu" and work > WORK:
         return {}
     classes = image_generation.classes_for(spec, DRAWN, None)
-    names = images.target.names if classes is not None else ()
-    prompt = images.start_tokens(classes, DRAWN)[:, None]
-    levels = image_generation.sample_tokens(model, images, prompt, range(DRAWN), place.device)
-    labels = classes.tolist() if classes is not None else []
+    prompt = images.prompts(classes, DRAWN)
+    labels = [images.target.names[c] for c in classes.tolist()] if classes is not None else [""] * DRAWN
+    if isinstance(split, CaptionedTokenSplit):
+        rows = evenly_spaced(range(len(split)), DRAWN)
+        prompt, labels = split.prompts(torch.tensor(rows)), [split.captions[i] for i in rows]
+    levels = image_generation.sample_tokens(model, images, prompt, range(len(prompt)), place.device)
     samples = [
-        {"picture": image_data_url(image), "class": names[labels[k]] if labels else ""}
-        for k, image in enumerate(image_generation.as_images(levels))
+        {"picture": image_data_url(image), "class": label}
+        for label, image in zip(labels, image_generation.as_images(levels))
     ]
     return {"samples": samples, **vars(image_generation.resolve_settings(spec, model, None, None, None)), "moments": []}
 

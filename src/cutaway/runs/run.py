@@ -23,11 +23,13 @@ from ..core.errors import (
     NotEnoughDataError,
     SettingError,
     UnsupportedDataError,
+    join,
 )
 from ..core.spec import Context, Episodes, Links, Masked, Noise, Transcript
 from ..data.dataset_base import Split, inverse_transform
 from ..data.graphs.splits import LinkSplit
 from ..data.images.segmentation import MaskPreprocessing
+from ..data.images.text_to_image import CaptionedTokenPreprocessing
 from ..data.images.tokens import TokenPreprocessing
 from ..data.in_memory.dataset import is_collection, prepare_inputs, prepare_labelled
 from ..data.open_data import NAMED, open_data
@@ -303,6 +305,7 @@ class Run(TrainedRun):
         count: int = 64,
         of_class: str | None = None,
         *,
+        prompt: str | None = None,
         steps: int | None = None,
         guidance: float | None = None,
         eta: float | None = None,
@@ -314,6 +317,7 @@ class Run(TrainedRun):
         Args:
             count: Number of images.
             of_class: Class of the images. By default, all classes alternate, if there are classes.
+            prompt: Caption of the images, for models trained on captions. By default, none.
             steps: Number of timesteps that are sampled, for diffusion models (50).
             guidance: Scale of classifier-free guidance, for diffusion models (2).
             eta: 0 for DDIM, 1 for ancestral sampling, for diffusion models (1).
@@ -328,7 +332,7 @@ class Run(TrainedRun):
             DataError: If the run generates no images.
             SettingError: If a setting is invalid.
         """
-        asked: Any = {"steps": steps, "guidance": guidance, "eta": eta, "seed": seed}
+        asked: Any = {"prompt": prompt, "steps": steps, "guidance": guidance, "eta": eta, "seed": seed}
         levels, _, _ = self.sample_tensors(count, of_class, **asked, **settings)
         return image_generation.as_images(levels)
 
@@ -337,6 +341,7 @@ class Run(TrainedRun):
         count: int,
         of_class: str | None = None,
         *,
+        prompt: str | None = None,
         steps: int | None = None,
         guidance: float | None = None,
         eta: float | None = None,
@@ -348,6 +353,7 @@ class Run(TrainedRun):
         Args:
             count: Number of images.
             of_class: As in `sample`.
+            prompt: As in `sample`.
             steps: As in `sample`.
             guidance: As in `sample`.
             eta: As in `sample`.
@@ -375,12 +381,17 @@ class Run(TrainedRun):
         classes = image_generation.classes_for(spec, count, of_class)
         model = self.place.model(self.model, learns=False)
         if isinstance(self.preprocessing, TokenPreprocessing):
-            prompt = self.preprocessing.start_tokens(classes, count)[:, None]  # (count, 1)
+            prompts = self._prompts(self.preprocessing, classes, count, prompt)
             seeds = range(seed, seed + count)
             levels = image_generation.sample_tokens(
-                model, self.preprocessing, prompt, seeds, self.place.device, **settings
+                model, self.preprocessing, prompts, seeds, self.place.device, **settings
             )
             return levels, classes, asked
+        if prompt is not None:
+            raise IncompatibleSettingError(
+                f"Invalid prompt={prompt!r}: only for models of image tokens that were trained on captions "
+                "(image-gpt). Leave it out."
+            )
         for name, value in settings.items():
             raise IncompatibleSettingError(
                 f"Invalid {name}={value}: only for models of image tokens (image-gpt). Leave it out."
@@ -393,6 +404,7 @@ class Run(TrainedRun):
         samples: int = 1,
         of_class: str | None = None,
         *,
+        prompt: str | None = None,
         limit: int | None = None,
         seed: int = 0,
         **settings: Unpack[Sampled],
@@ -405,6 +417,7 @@ class Run(TrainedRun):
             images: Paths, images or arrays, as in `predict`; or a split of the data of the run: train, val or test.
             samples: Number of completions of each image.
             of_class: Class of the images. By default, the class in a split of the data, and none for other images.
+            prompt: Caption of the images. By default, that in a split of the data, and none for other images.
             limit: Largest number of images, the first ones. By default, all.
             seed: Seed of the first completion.
             **settings: As in `sample`.
@@ -433,14 +446,26 @@ class Run(TrainedRun):
             split = known.examples(list(images))
         rows = torch.arange(len(split) if limit is None else min(limit, len(split)))
         (inputs,), tokens = next(iter(split.batches([rows])))  # (n, T) each
-        if of_class is not None:
+        before = known.target.prefix
+        if of_class is not None or prompt is not None:
             classes = image_generation.classes_for(known.spec, len(rows), of_class)
-            inputs = torch.cat([known.start_tokens(classes, len(rows))[:, None], inputs[:, 1:]], dim=1)
-        prompt = inputs[:, : 1 + image_generation.given_pixels(known.spec)].repeat_interleave(samples, dim=0)
-        seeds = range(seed, seed + len(prompt))
+            inputs = torch.cat([self._prompts(known, classes, len(rows), prompt), inputs[:, before:]], dim=1)
+        given = inputs[:, : before + image_generation.given_pixels(known.spec)].repeat_interleave(samples, dim=0)
+        seeds = range(seed, seed + len(given))
         model = self.place.model(self.model, learns=False)
-        drawn = image_generation.sample_tokens(model, known, prompt, seeds, self.place.device, **settings)
+        drawn = image_generation.sample_tokens(model, known, given, seeds, self.place.device, **settings)
         return known.levels(tokens), drawn.view(len(rows), samples, *known.spec.shape)
+
+    def _prompts(self, known: TokenPreprocessing, classes: Tensor | None, count: int, text: str | None) -> Tensor:
+        """Return the inputs before the first pixel of each image. Emit a warning for unknown words of a caption."""
+        found = known.prompts(classes, count, text)
+        if isinstance(known, CaptionedTokenPreprocessing) and text and (unknown := known.unknown(text)):
+            warnings.warn(
+                f"unknown to the model: {join(list(map(repr, unknown)), 'and')}; each is replaced by the unknown word.",
+                CutawayWarning,
+                stacklevel=3,
+            )
+        return found
 
     def _split(self, name: str) -> Split:
         """Return a split of the data of the run. Raises DataError if there is none of that name."""

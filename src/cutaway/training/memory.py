@@ -88,7 +88,8 @@ def activation_bytes(ready: TrainingSetup, most: float = math.inf) -> tuple[int,
         if isinstance(ready.data.spec, ImageSpec | TableSpec):  # all of one shape: no file has to be read
             inputs: tuple[Tensor, ...] = (torch.zeros(count, *ready.data.spec.shape),)
             if isinstance(ready.data.spec.target, ImageTokens):
-                inputs = (inputs[0][:, 0].flatten(1).long(),)
+                length = ready.data.spec.target.caption + ready.data.spec.height * ready.data.spec.width
+                inputs = (torch.zeros(count, length, dtype=torch.int64),)
             if isinstance(ready.data.spec.target, Tokens):
                 inputs += (torch.full((count, ready.data.spec.target.longest), ready.data.spec.target.begin),)
         else:

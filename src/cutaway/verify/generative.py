@@ -8,6 +8,7 @@ the colours.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -181,15 +182,29 @@ def transformers_image_gpt(config: image_gpt.Config) -> Oracle:
     model.set_attn_implementation("eager")
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
-        start = torch.randint(config.colors, config.vocab_size, (3, 1), generator=generator)
-        pixels = torch.randint(config.colors, (3, config.context_length - 1), generator=generator)
-        return (torch.cat([start, pixels], dim=1),)
+        first = config.no_class + 1  # of the words
+        caption = torch.randint(first, first + max(1, config.words), (3, config.caption), generator=generator)
+        start = torch.randint(config.colors, config.no_class + 1, (3, 1), generator=generator)
+        pixels = torch.randint(config.colors, (3, math.prod(config.sides) - 1), generator=generator)
+        return (torch.cat([caption, start, pixels], dim=1),)
 
     def converted(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         named = {key.replace("head.weight", "head.unembedding"): tensor for key, tensor in tensors.items()}
         return {f"model.{key}": tensor for key, tensor in to_transformers_names(GPT2_FAMILY, named).items()}
 
-    return Oracle(OutputField(model), draw, converted=converted)
+    return Oracle(PixelLogits(model, config.caption), draw, converted=converted)
+
+
+class PixelLogits(OutputField):
+    """A language model of transformers whose first outputs, at the tokens of a caption, are left out."""
+
+    def __init__(self, model: nn.Module, caption: int) -> None:
+        super().__init__(model)
+        self.caption = caption
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None, target: Tensor | None = None) -> Tensor:
+        """Return the logits from the start token on, (N, T, k)."""
+        return super().forward(tokens, mask, target)[:, self.caption :]
 
 
 ORACLES = {

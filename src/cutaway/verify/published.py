@@ -63,6 +63,7 @@ _GPT2 = {
     "tie_weights": True,
 }
 _IMAGE_GPT = {"colors": 512, "classes": 0, "sides": (32, 32), "dropout": 0.0, "class_dropout": 0.1}
+_IMAGE_GPT |= {"words": 0, "caption": 0}
 _T5 = {
     "vocab_size": 32_128,
     "head_dim": 64,

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ..core.errors import SettingError
 from ..core.spec import ImageSpec, Noise
+from ..data.images.text_to_image import CaptionedTokenPreprocessing
 from ..data.images.tokens import TokenPreprocessing
 from ..draw import charts
 from ..draw.description import Drawing, View, table
@@ -35,7 +36,7 @@ from ..nn.diffusion import sampling_timesteps
 from ..nn.losses import normal_kl
 from ..nn.modules import eval_mode
 from .attention_capture import AttentionCapture, capture_attention, single_example
-from .json_values import evenly_spaced, image_url
+from .json_values import evenly_spaced, image_url, to_lists
 from .subject import Subject, parse_index
 
 IMAGES, MOMENTS = 3, 5  # images that are followed, and steps at which they are shown
@@ -287,7 +288,7 @@ MOST_MAPS = 24  # maps of attention
 
 @torch.no_grad()
 def draw_pixels(subject: Subject) -> View:
-    """Return new images and completions, the bits of each pixel, and attention over pixels.
+    """Return new images and completions, the bits of each pixel, and attention over pixels and the caption.
 
     Raises:
         SettingError: If an option is invalid.
@@ -309,22 +310,27 @@ def draw_pixels(subject: Subject) -> View:
         drawings.append(_bits(subject.name(i), images, tokens[i], bits))
         weights = capture_attention(subject.model, single_example((inputs,), i), _weights)
     drawings.append(_attention(images, weights, pixel))
+    caption = images.target.caption
+    if isinstance(images, CaptionedTokenPreprocessing):
+        drawings.append(_caption_attention(images, inputs[i], weights, pixel))
     worst = int(bits.argmax())
     rows = [
         [name, head, *(float(value) for value in means)]
         for name, of_heads in weights
-        for head, means in enumerate(_mean_weights(of_heads, spec.width))
+        for head, means in enumerate(_mean_weights(of_heads, spec.width, caption))
     ]
     return View(
         id="pixels",
         title="Image tokens",
-        says="New images, completions of the lower half, the bits of each pixel, and attention over pixels.",
+        says="New images, completions of the lower half, the bits of each pixel, and attention over pixels"
+        f"{' and the words of the caption' if caption else ''}.",
         summary=f"In {subject.name(i)}: {number(float(bits.mean()))} bits per pixel, in "
         f"{plural(len(images.palette), 'colour')}; the most, {number(float(bits[worst]))}, at {_cell(worst, spec)}.",
         table=table(
             {
                 "layer": "text",
                 "head": "count",
+                **({"caption": "number"} if caption else {}),
                 "start token": "number",
                 "pixel left": "number",
                 "pixel above": "number",
@@ -339,10 +345,11 @@ def _tokens(subject: Subject) -> Tensor:
     """Return the tokens of all pixels of the examples, (n, T). The last is not among the inputs."""
     if subject.target is not None:
         return subject.target
-    inputs = subject.inputs[0]
     if subject.split is not None and subject.rows:
         return next(iter(subject.split.batches([torch.tensor(subject.rows)]))).target
-    return torch.cat([inputs[:, 1:], inputs[:, -1:]], dim=1)  # random examples
+    assert isinstance(subject.preprocessing, TokenPreprocessing), "as it suits"
+    pixels = subject.inputs[0][:, subject.preprocessing.target.prefix :]
+    return torch.cat([pixels, pixels[:, -1:]], dim=1)  # random examples
 
 
 def _temperature(options: Mapping[str, str]) -> float:
@@ -355,12 +362,16 @@ def _temperature(options: Mapping[str, str]) -> float:
 
 
 def _new_images(subject: Subject, images: TokenPreprocessing, seed: int, temperature: float) -> Drawing:
-    classes = classes_for(images.spec, NEW, subject.options.get("class"))
-    prompt = images.start_tokens(classes, NEW)[:, None]
-    levels = sample_tokens(subject.model, images, prompt, range(seed, seed + NEW), temperature=temperature)
+    """Return new images of the option class or prompt; by default of all classes, or of the examples' captions."""
+    classes, text = classes_for(images.spec, NEW, subject.options.get("class")), subject.options.get("prompt")
+    prompt, title = images.prompts(classes, NEW, text), "New images" if text is None else f"New images: {text}"
     names = [images.target.names[c] for c in classes.tolist()] if classes is not None else [""] * NEW
+    if isinstance(images, CaptionedTokenPreprocessing) and text is None:
+        prompt = subject.inputs[0][:, : images.target.prefix]
+        names = [caption_text(images, tokens) for tokens in prompt[:, :-1]]
     labels = [name or f"image {k + 1}" for k, name in enumerate(names)]
-    return charts.tiles("New images", [_tile(label, image, "", [label]) for label, image in zip(labels, levels)])
+    levels = sample_tokens(subject.model, images, prompt, range(seed, seed + len(prompt)), temperature=temperature)
+    return charts.tiles(title, [_tile(label, image, "", [label]) for label, image in zip(labels, levels)])
 
 
 def _completions(
@@ -368,7 +379,8 @@ def _completions(
 ) -> Drawing:
     """Return the given half of some examples, completions, and the originals, one example a row."""
     n = min(COMPLETED, len(tokens))
-    prompt = subject.inputs[0][:n, : 1 + given_pixels(images.spec)].repeat_interleave(COMPLETIONS, dim=0)
+    given = images.target.prefix + given_pixels(images.spec)
+    prompt = subject.inputs[0][:n, :given].repeat_interleave(COMPLETIONS, dim=0)
     seeds = range(seed, seed + len(prompt))
     drawn = sample_tokens(subject.model, images, prompt, seeds, temperature=temperature)
     drawn = drawn.view(n, COMPLETIONS, *images.spec.shape)
@@ -394,26 +406,31 @@ def _bits(name: str, images: TokenPreprocessing, tokens: Tensor, bits: Tensor) -
 
 
 def _weights(look: AttentionCapture) -> tuple[str, Tensor]:
-    """Return the name of a layer and its attention weights, (heads, T, T)."""
+    """Return the name of a layer and its attention weights, (heads, S + T, S + T), with S tokens of a caption."""
     return look.name, torch.stack([look.weights(head) for head in range(look.heads)])
 
 
-def _mean_weights(weights: Tensor, width: int) -> Tensor:
+def _mean_weights(weights: Tensor, width: int, caption: int = 0) -> Tensor:
     """Return the mean weight of the start token, of the pixel to the left and of the pixel above, (heads, 3).
 
-    The query at t predicts pixel t, and the key at s is pixel s − 1.
+    With a caption of that many tokens, the sum of the weights of its tokens is before them, (heads, 4). After the
+    caption, the query at t predicts pixel t, and the key at s is pixel s − 1.
     """
+    words = weights[:, caption:, :caption].sum(2).mean(1, keepdim=True)  # (heads, 1)
+    weights = weights[:, caption:, caption:]  # (heads, T, T)
     at = torch.arange(weights.shape[1])
     inside = at[(at % width > 0)]  # pixels with one to the left
     below = at[at >= width]
     left = weights[:, inside, inside] if len(inside) else weights.new_zeros(len(weights), 1)
     above = weights[:, below, below + 1 - width] if len(below) else weights.new_zeros(len(weights), 1)
-    return torch.stack([weights[:, :, 0].mean(1), left.mean(1), above.mean(1)], dim=1)
+    means = torch.stack([weights[:, :, 0].mean(1), left.mean(1), above.mean(1)], dim=1)
+    return torch.cat([words, means], dim=1) if caption else means
 
 
 def _attention(images: TokenPreprocessing, weights: Sequence[tuple[str, Tensor]], pixel: int) -> Drawing:
     """Return a map of the attention of one pixel's prediction for each layer and head."""
-    maps = [(name, head, of[head, pixel]) for name, of in weights for head in range(len(of))]  # (T,) each
+    start = images.target.caption  # the key of the start token, and the query that predicts pixel 0
+    maps = [(name, head, of[head, start + pixel, start:]) for name, of in weights for head in range(len(of))]  # (T,)
     found: list[dict[str, Any]] = []
     for name, head, row in evenly_spaced(maps, MOST_MAPS):
         on_pixels = torch.zeros(len(row))
@@ -424,6 +441,28 @@ def _attention(images: TokenPreprocessing, weights: Sequence[tuple[str, Tensor]]
             tip.append(f"most on {_cell(strongest, images.spec)}: {number(float(on_pixels[strongest]))}")
         found.append(_tile(f"head {head}", _map(on_pixels, images.spec, pixel), name, tip))
     return charts.tiles(f"Attention in the prediction of pixel {_cell(pixel, images.spec)}", found)
+
+
+def _caption_attention(
+    images: CaptionedTokenPreprocessing, tokens: Tensor, weights: Sequence[tuple[str, Tensor]], pixel: int
+) -> Drawing:
+    """Return the weight of each word of the caption in the prediction of one pixel, for each layer and head."""
+    start = images.target.caption
+    words = [word or "(padding)" for word in images.words(tokens[:start])]
+    heads = [(name, head, of[head, start + pixel, :start]) for name, of in weights for head in range(len(of))]
+    shown = evenly_spaced(heads, MOST_MAPS)
+    return charts.matrix(
+        f"Attention to the caption in the prediction of pixel {_cell(pixel, images.spec)}",
+        to_lists(torch.stack([row for _, _, row in shown])),
+        ("head", [f"{name.removesuffix('.attention')} head {head}" for name, head, _ in shown]),
+        ("word", [f"{k}: {word}" for k, word in enumerate(words, 1)]),
+        scale="amount",
+    )
+
+
+def caption_text(images: CaptionedTokenPreprocessing, tokens: Tensor) -> str:
+    """Return the words of a caption's tokens (caption,), without padding."""
+    return " ".join(filter(None, images.words(tokens)))
 
 
 def _map(values: Tensor, spec: ImageSpec, marked: int | None = None) -> Tensor:

@@ -46,6 +46,7 @@ def find_position_tables(subject: Subject) -> list[Positions]:
     weights = {name.removesuffix(".weight") for name, _ in subject.model.named_parameters()}
     grids = {name: (math.isqrt(len(rows)),) * 2 for name, rows in tables.items()}
     if subject.kind == "image" and subject.inputs[0].ndim == 2:  # image tokens: a position for each pixel
+        tables = {name: rows[subject.config.caption :] for name, rows in tables.items()}
         rows, columns = subject.config.sides
         grids = dict.fromkeys(tables, (rows, columns))
     return [

@@ -554,7 +554,9 @@ VIEWS: dict[str, RegisteredView] = {
             "those before them. The maps of attention belong to the prediction of one pixel, which is drawn white, "
             "and show the weight of each earlier pixel, scaled to the largest of the map; all later pixels are masked. "
             "The table has the mean weight of three keys over all pixels: the start token, the pixel to the left, and "
-            "the pixel above."
+            "the pixel above. With captions, new images are sampled with those of the examples, the table also has the "
+            "weight of all words of the caption together, and a matrix shows that of each word in the prediction of "
+            "the one pixel."
         ),
         misleads=(
             "A few samples do not show the diversity of images, nor whether training images were memorized. Many "
@@ -564,6 +566,7 @@ VIEWS: dict[str, RegisteredView] = {
         ),
         options={
             "class": "class of the new images, by name; default the first ten classes",
+            "prompt": "caption of the new images, for runs trained on captions; default those of the examples",
             "example": "index of the example whose bits and attention are drawn, from 0",
             "pixel": "index of the pixel whose attention is drawn, row by row from 0; default the middle one",
             "seed": "seed of the first new image",

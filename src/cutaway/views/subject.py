@@ -41,6 +41,7 @@ from ..core.spec import OF_TOKENS, Classes, ImageSpec, Masked, NextToken, Spec, 
 from ..data.dataset_base import DataSet, Preprocessing, Split
 from ..data.folders import IMAGES
 from ..data.images.image_files import list_image_files
+from ..data.images.text_to_image import CaptionedTokenPreprocessing
 from ..data.images.transforms import ImagePreprocessing
 from ..data.in_memory.dataset import is_batch, prepare_inputs
 from ..data.modalities import read_preprocessing
@@ -148,14 +149,18 @@ class Subject:
     def tokens(self, i: int, side: int = 0) -> list[str]:
         """Return the tokens of example i as text, without padding; with `side` 1, those of the output sequence.
 
-        Without a tokenizer they are numbered. Those of an image are named by their pixel: start, r0 c0, r0 c1, …
+        Without a tokenizer they are numbered. Those of an image are named by their pixel: start, r0 c0, r0 c1, …,
+        after the words of its caption.
 
         Raises:
             ModelError: If the examples have no tokens.
         """
         if self.kind == "image" and side == 0 and self.inputs[0].ndim == 2:
             rows, columns = self.config.sides
-            labels = ["start", *(f"r{r} c{c}" for r in range(rows) for c in range(columns))]
+            words = [f"word {k + 1}" for k in range(self.config.caption)]
+            if isinstance(self.preprocessing, CaptionedTokenPreprocessing):
+                words = [word or "(padding)" for word in self.preprocessing.words(self.inputs[0][i, : len(words)])]
+            labels = [*words, "start", *(f"r{r} c{c}" for r in range(rows) for c in range(columns))]
             return labels[: self.inputs[0].shape[1]]
         if self.kind not in OF_TOKENS and not (side == 1 and isinstance(self.model, SupportsDecoding)):
             raise ModelError(f"{self.preset.name} is shown with {self.kind} data, which has no tokens.")

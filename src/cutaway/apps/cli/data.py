@@ -155,6 +155,7 @@ TRY = {
     "summaries.tsv": "train transformer-tiny summaries.tsv pairs=true tokenizer=bpe joint_vocab=true",
     "masks/": "train unet-small masks/",
     "captions/": "train show-attend-tell captions/ model.dropout=0",
+    "shapes/": "train image-gpt shapes/ model.dim=64 model.layers=3 optimizer=muon lr=0.02 batch_size=16 epochs=8",
     "sounds/": "train gru sounds/",
     "spelled/": "train ctc-conv-gru spelled/",
     "scenes/": "train fcos-resnet18-small scenes/",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +45,8 @@ def add_generate_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         default="",
         help="start of the text; default: the model's start token, else a line break or a full stop. Sequence pairs: "
-        "the source sequence; captions: an image; problems: the problem, e.g. '4 9 10 13'",
+        "the source sequence; captions: an image; images trained with captions: the caption; problems: the problem, "
+        "e.g. '4 9 10 13'",
     )
     parser.add_argument("--prompts", metavar="FILE", help="file with one prompt per line")
     parser.add_argument(
@@ -317,10 +319,8 @@ def _prompt(text: RunningPreprocessing, prompt: str) -> Tensor:
 
 def _run_pairs(run: Run, args: argparse.Namespace) -> int:
     """Print the output for a prompt, for a run trained on pairs or captions: the likeliest, or samples."""
-    import warnings
-
     from ...core.spec import PairSpec
-    from .output import emit_json, note, write
+    from .output import emit_json, write
 
     pairs = isinstance(run.spec, PairSpec)
     learned = "pairs of sequences" if pairs else "captions"
@@ -345,15 +345,12 @@ def _run_pairs(run: Run, args: argparse.Namespace) -> int:
             "sample. Leave one of them out."
         )
     samples, seed = _samples_and_seed(args)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
+    with _warnings_as_notes():
         if drawing:
             (found,) = run.generate([args.prompt], samples, seed=seed, **_sampling(args))
         else:
             rows = run.predict([args.prompt], num_beams=args.num_beams, length_penalty=args.length_penalty)
             found = [next(str(value) for key, value in row.items() if key != "input") for row in rows]
-    for warning in caught:
-        note(f"note: {warning.message}")
     if args.json:
         emit_json({"prompt": args.prompt, "samples": found, **({"seed": seed, **_sampling(args)} if drawing else {})})
     else:
@@ -411,6 +408,7 @@ def generate_images(run: Run, args: argparse.Namespace, for_text: tuple[str, ...
     from .output import emit_json, note
 
     allowed = (*IMAGE_SAMPLING, *(("samples",) if args.complete is not None else ())) if _has_tokens(run) else ()
+    allowed += ("prompt",) * _has_captions(run)
     for key in for_text:
         if key not in allowed and getattr(args, key) not in (None, ""):
             raise IncompatibleSettingError(
@@ -425,7 +423,9 @@ def generate_images(run: Run, args: argparse.Namespace, for_text: tuple[str, ...
     sampling = _token_sampling(run, args)
     if args.complete is not None:
         return _complete_images(run, args, out, sampling)
-    levels, classes, asked = run.sample_tensors(count, args.of_class, seed=seed, **given, **sampling)
+    prompt = args.prompt or None
+    with _warnings_as_notes():
+        levels, classes, asked = run.sample_tensors(count, args.of_class, prompt=prompt, seed=seed, **given, **sampling)
     names = run.spec.target.names if classes is not None else ()  # type: ignore[union-attr]  # it draws images
     whole = image_grid(levels, columns_for(count, len(names) if args.of_class is None else 0))
     with atomic_write(out) as temporary:
@@ -436,8 +436,23 @@ def generate_images(run: Run, args: argparse.Namespace, for_text: tuple[str, ...
     note(f"{count:,} image{'s' if count > 1 else ''} in {out} (seed {seed}{how})")
     if args.json:
         of_each = [names[k] for k in classes.tolist()] if classes is not None else None
-        emit_json({"out": out, "count": count, "seed": seed, "classes": of_each, **(sampling or vars(asked))})
+        found = {"out": out, "count": count, "seed": seed, "classes": of_each, **(sampling or vars(asked))}
+        emit_json(found | ({"prompt": prompt} if prompt else {}))
     return 0
+
+
+@contextlib.contextmanager
+def _warnings_as_notes() -> Iterator[None]:
+    """Print warnings to the user as notes."""
+    import warnings
+
+    from .output import note
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for warning in caught:
+        note(f"note: {warning.message}")
 
 
 def _has_tokens(run: Run) -> bool:
@@ -445,6 +460,13 @@ def _has_tokens(run: Run) -> bool:
     from ...core.spec import ImageTokens
 
     return isinstance(run.spec.target, ImageTokens)
+
+
+def _has_captions(run: Run) -> bool:
+    """Return whether the run models image tokens after a caption."""
+    from ...core.spec import ImageTokens
+
+    return isinstance(run.spec.target, ImageTokens) and run.spec.target.caption > 0
 
 
 def _token_sampling(run: Run, args: argparse.Namespace) -> dict[str, Any]:
@@ -472,7 +494,11 @@ def _complete_images(run: Run, args: argparse.Namespace, out: str, sampling: dic
     for key in ("steps", "guidance", "eta"):
         if getattr(args, key) is not None:
             raise IncompatibleSettingError(f"{option_name(key)} is only for diffusion models. Leave it out.")
-    images, drawn = run.complete(args.complete, samples, args.of_class, limit=count, seed=seed, **sampling)
+    prompt = args.prompt or None
+    with _warnings_as_notes():
+        images, drawn = run.complete(
+            args.complete, samples, args.of_class, prompt=prompt, limit=count, seed=seed, **sampling
+        )
     rows = torch.cat([mask_lower_half(images)[:, None], drawn, images[:, None]], dim=1)  # (n, samples + 2, C, H, W)
     with atomic_write(out) as temporary:
         image_grid(rows.flatten(0, 1), samples + 2).save(temporary, format="PNG")

@@ -417,7 +417,7 @@ def scikit_learn_digits() -> tuple[Pixels, Labels]:
 
 def _distinct_scenes(request: Request, parts: dict[str, tuple[Pixels, Labels]], form: SceneParameters) -> DataSet:
     """Build the data set of scenes from the digits (n, h, w) and labels (n,) of each split in `parts`."""
-    from ..images.captioning import captions_dataset, fit_captions  # needs the text packages
+    from ..images.captioning import caption_target, captions_dataset, fit_captions  # needs the text packages
 
     settings = request.settings
     reject_changed(settings, ("val", "test", "fold", "split_seed", "missing"), "is for data without splits of its own")
@@ -430,10 +430,11 @@ def _distinct_scenes(request: Request, parts: dict[str, tuple[Pixels, Labels]], 
         pixels.append(drawn)
         texts += _sample_captions(captions, form.captions) if name == "train" else captions
     indices = complete_split(np.zeros(len(texts), np.int64), ["image"], splits, settings)
-    side, texts, indices, notes = fit_captions(texts, indices, settings)
+    side, texts, indices, notes = fit_captions(texts, indices, settings, request.targets)
+    learned = caption_target(side, settings, request.targets)
     scenes = np.concatenate(pixels)[:, None]  # (n, 1, side, side)
     numbers = np.arange(len(scenes))
-    images, held, found = prepare_in_memory(scenes, numbers, indices, lambda _: side.target, settings, request.sizes)
+    images, held, found = prepare_in_memory(scenes, numbers, indices, learned, settings, request.sizes)
     about = (
         "These scenes are made of handwritten digits, two or three in each; no digit of a test scene is in a training "
         "scene. A digit is left of another where its ink ends before the other's begins, and so above, right and "

@@ -6,16 +6,16 @@ a file, a tab and a caption. An image with several lines has several captions.
 Images are split, not captions: all captions of an image are in one split. In training each caption is an example.
 Validation and test use each image once and compare the answer with the closest of its captions.
 
-One error names all malformed lines, images without a caption and captions without an image.
+For a model of image tokens the caption is the input and the image is the target (`text_to_image.py`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -23,12 +23,12 @@ from PIL.Image import Image
 from torch import Tensor
 
 from ...core import spec as specs
-from ...core.errors import FolderLayoutError, MissingFileError, NotEnoughDataError, Problem
-from ...core.spec import ANY_SIZE, ImageSizes, ImageSpec, Tokens
+from ...core.errors import NotEnoughDataError, Problem
+from ...core.spec import ANY_SIZE, ImageSizes, ImageSpec, ImageTokens, Target, Tokens
 from ..build import DataSource, build_dataset
 from ..dataset_base import IGNORED, Batch, DataSet, Preprocessing, SequenceSplit, Split
 from ..findings import duplicate_warning, reject_fill
-from ..folders import CAPTIONS, IMAGES, SPLIT_FOLDERS, FileLookup, fingerprint_files, list_entries, subfolders
+from ..folders import CAPTIONS, fingerprint_files
 from ..modalities import reject_changed
 from ..pairs.dataset import token_target
 from ..pairs.transforms import MOST_TOKENS, Ids, TargetSide, reject_longer, split_ids, unique_answers
@@ -36,19 +36,24 @@ from ..parallel import Progress
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, filter_splits
 from ..streaming.webdataset import inspect_files
-from ..text.text_files import read_lines
 from ..text.tokenizer_files import TOKENIZERS, fit_tokenizer, tokenizer_from_json
 from ..text.tokenizers import Tokenizer
-from .dataset import ImageFiles
+from .caption_files import read_captions, read_folder
+from .dataset import ImageFiles, fit_sample
 from .image_files import ImageFileTable, inspect_images, pack_image_info
-from .transforms import SHARDED, FileSplit, ImagePreprocessing, fit_preprocessing
+from .text_to_image import CaptionedTokenPreprocessing, CaptionedTokenSplit
+from .tokens import TokenPreprocessing, TokenSplit
+from .transforms import SHARDED, FileSplit, ImagePreprocessing, OfImages, Shape, build_image_target
 
 
-def open_captions(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE) -> DataSet:
+def open_captions(
+    path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE, targets: tuple[type[Target], ...] = ()
+) -> DataSet:
     """Load a folder of images with captions.
 
-    Checks every file, splits the images, and fits tokenizer and preprocessing on the training split. Raises DataError
-    that names every line and file that cannot be used.
+    Checks every file, splits the images, and fits tokenizer and preprocessing on the training split. The target is the
+    caption, or the image if `targets`, those of the model, ask for image tokens. Raises DataError that names every line
+    and file that cannot be used.
     """
     reject_fill(settings)
     read, splits = read_folder(path, drop=settings.missing == "drop")
@@ -58,10 +63,10 @@ def open_captions(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SI
         read.keep(usable.rows)
     seen = ImageFileTable(pack_image_info(usable.looks))
     indices = complete_split(np.zeros(len(read.files), np.int64), ["image"], splits, settings)
-    side, texts, indices, notes = fit_captions(read.texts, indices, settings)
+    side, texts, indices, notes = fit_captions(read.texts, indices, settings, targets)
     files = ImageFiles(read.files, read.names, seen)
-    sample = files.sample(indices, lambda _: side.target, settings, sizes)
-    images = fit_preprocessing(sample.spec, sample.training, settings.resize, sample.own_size)
+    sample = files.sample(indices, caption_target(side, settings, targets), settings, sizes)
+    images = fit_sample(sample, settings)
     numbers = np.arange(len(read.files))  # the label is the index of the image
     parts = files.splits(numbers, indices, images, sample.held, settings.workers)
     origin = DataSource(
@@ -74,6 +79,15 @@ def open_captions(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SI
     straddle = duplicate_warning(seen.alike, indices, read.names.__getitem__, "images")
     notes += [*usable.notes, *files.notes(images.spec.channels), straddle, sample.enlarged]
     return captions_dataset(origin, images, side, parts, indices, texts, settings, notes)
+
+
+def caption_target(
+    side: TargetSide, settings: DataSettings, targets: tuple[type[Target], ...]
+) -> Callable[[Shape], OfImages]:
+    """Return a function from the shape of images to the target: their captions, or their tokens if `targets` ask so."""
+    if ImageTokens in targets:
+        return lambda shape: build_image_target((), shape, targets, settings)
+    return lambda _: side.target
 
 
 def captions_dataset(
@@ -91,6 +105,15 @@ def captions_dataset(
     `parts` maps each split to its images, `indices` to the rows of `texts`. Raises SettingError for augmentation that
     cannot be applied to captions.
     """
+    if isinstance(images, TokenPreprocessing):
+        drawn = CaptionedTokenPreprocessing.of_images(images, side.tokenizer, side.target.longest - 1)
+        splits = {
+            name: CaptionedTokenSplit(
+                cast(TokenSplit, parts[name]).images, drawn, [texts[i] for i in rows], once=name != "train"
+            )
+            for name, rows in indices.items()
+        }
+        return build_dataset(origin, settings, indices, drawn, splits, notes)
     reject_changed(settings, ("mixup",), "blends images, and captions cannot be blended")
     if settings.flip:
         notes = [*notes, "flip=true mirrors images but not their captions: an object on the left is then on the right."]
@@ -105,7 +128,11 @@ def captions_dataset(
 
 
 def fit_captions(
-    texts: Sequence[Sequence[str]], indices: Mapping[str, Rows], settings: DataSettings, column: str = "caption"
+    texts: Sequence[Sequence[str]],
+    indices: Mapping[str, Rows],
+    settings: DataSettings,
+    targets: tuple[type[Target], ...] = (),
+    column: str = "caption",
 ) -> tuple[TargetSide, list[list[str]], dict[str, Rows], list[str | None]]:
     """Fit the tokenizer on the captions of the training split.
 
@@ -128,10 +155,13 @@ def fit_captions(
     side = TargetSide(dataclasses.replace(side.target, longest=int(lengths.max())), tokenizer)
     what = "the tokenizer of " + settings.tokenizer if given else tokenizer.kind
     several = f", {len(lengths) / len(indices['train']):.1f} for an image" * (len(lengths) > len(indices["train"]))
+    used = "use each image once, with its first caption"
+    if ImageTokens not in targets:
+        used = "ask for each image once, and the nearest of its captions counts"
     notes.append(
         f"{len(lengths):,} captions to learn from{several}, cut into {what}: {len(tokenizer) - 2:,} different ones, "
         f"at most {int(lengths.max()) - 1:,} in a caption. In training each caption is an example; validation and test "
-        "ask for each image once, and the nearest of its captions counts."
+        f"{used}."
     )
     return side, kept, dict(indices), notes
 
@@ -240,144 +270,6 @@ def _unknown(found: Mapping[str, CaptionSplit], target: Tokens) -> list[str]:
         count = sum(target.unknown in ids for i in range(len(split)) for ids in split.references(i))
         rare += [f"{count:,} in {name}"] if count else []
     return [f"Captions with words outside the vocabulary, which no answer can give: {', '.join(rare)}."] if rare else []
-
-
-HEADS = ("file", "file_name", "filename", "image", "path")  # first words of a header line
-FIX = (
-    f"Each line of {CAPTIONS} is the path of an image in the same folder, a tab and a caption. missing=drop "
-    "leaves out captions "
-    "and images that lack their other half, and counts them."
-)
-NO_CAPTION, NO_IMAGE, EMPTY = "images without a caption", "captions without an image", "empty captions"
-
-
-@dataclass
-class CaptionedImages:
-    """Images and their captions before any file is opened."""
-
-    files: list[Path] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)  # display name of each image
-    texts: list[list[str]] = field(default_factory=list)  # captions of each image, at least one
-    digests: list[str] = field(default_factory=list)  # sha256 of each captions.tsv
-    left: dict[str, int] = field(default_factory=dict)  # reason for leaving items out, and their number
-    problems: list[Problem] = field(default_factory=list)
-
-    def reject(self, path: Path) -> None:
-        """Raise DataError if items cannot be used or there are none."""
-        if self.problems:
-            raise FolderLayoutError(f"{path} and the images in its folder do not match:", self.problems, FIX)
-        if not self.files:
-            raise FolderLayoutError(f"{path} names no image with a caption.", fix=FIX)
-
-    def notes(self) -> list[str]:
-        """Return a note on the items that were left out."""
-        parts = ", ".join(f"{what} ({count:,})" for what, count in self.left.items())
-        return [f"Left out, as missing=drop asks: {parts}."] if parts else []
-
-    def keep(self, rows: Rows) -> None:
-        """Keep only the images with these indices."""
-        self.files = [self.files[i] for i in rows]
-        self.names = [self.names[i] for i in rows]
-        self.texts = [self.texts[i] for i in rows]
-
-    def add(self, other: CaptionedImages) -> Rows:
-        """Append the images of another folder and return their indices."""
-        before = len(self.files)
-        for mine, theirs in (
-            (self.files, other.files), (self.names, other.names), (self.texts, other.texts),
-            (self.digests, other.digests), (self.problems, other.problems),
-        ):  # fmt: skip
-            mine.extend(theirs)  # type: ignore[arg-type]  # matching fields have the same type
-        for what, count in other.left.items():
-            self.left[what] = self.left.get(what, 0) + count
-        return np.arange(before, len(self.files))
-
-
-def read_folder(path: Path, *, drop: bool) -> tuple[CaptionedImages, dict[str, Rows] | None]:
-    """Read the images with captions of a folder, or of its train/, val/ and test/, and the rows of each split.
-
-    With `drop`, captions without an image, images without a caption and empty captions are left out and counted. Raises
-    DataError that names every line and file that cannot be used.
-    """
-    if (path / CAPTIONS).is_file():
-        read = read_captions(path, drop=drop)
-        read.reject(path / CAPTIONS)
-        return read, None
-    read, splits = CaptionedImages(), {}
-    for folder in subfolders(path):
-        split = SPLIT_FOLDERS.get(folder.name.lower())
-        if split is None:
-            continue
-        if split in splits:
-            raise FolderLayoutError(
-                f"{path} has two folders for {split}, {folder.name}/ among them.", fix="Leave one there."
-            )
-        splits[split] = read.add(read_captions(folder, f"{folder.name}/", drop=drop))
-    read.reject(path / "train" / CAPTIONS)
-    return read, splits
-
-
-def read_captions(folder: Path, prefix: str = "", *, drop: bool = False) -> CaptionedImages:
-    """Read the images and captions of one folder, in the order of each image's first line.
-
-    `prefix` is prepended to the names. Items that cannot be used are listed in `problems`. Raises DataError if there is
-    no captions.tsv.
-    """
-    table = folder / CAPTIONS
-    if not table.is_file():
-        raise MissingFileError(f"There is no {table}: it holds the captions of the images in that folder.", fix=FIX)
-    lines, digest = read_lines(table, nonempty=True)
-    found: dict[str, list[str]] = {}
-    read = CaptionedImages(digests=[digest])
-
-    def strange(what: str, name: str, why: str, *, may_drop: bool) -> None:
-        if may_drop and drop:
-            read.left[what] = read.left.get(what, 0) + 1
-        else:
-            read.problems.append(Problem(name, why))
-
-    named: set[str] = set()
-    lookup = FileLookup(folder)
-    for number, line in enumerate(lines, 1):
-        name = f"{prefix}{CAPTIONS}, line {number}"
-        cells = [cell.strip() for cell in line.split("\t")]
-        if number == 1 and cells[0].lower() in HEADS and not (folder / cells[0]).is_file():
-            continue
-        if len(cells) != 2:
-            tabs = len(cells) - 1
-            strange("", name, f"it has {tabs} tabs" if tabs else "it has no tab" if line else "it is empty",
-                    may_drop=False)  # fmt: skip
-            continue
-        file, caption = cells
-        path = Path(file)
-        if not file or path.is_absolute() or ".." in path.parts:
-            why = f"{file} leads out of the folder" if file else "it names no image"
-            strange("", name, why, may_drop=False)
-            continue
-        image = lookup.find(file)
-        path = path if image is None else image.relative_to(folder)
-        named.add(str(path))
-        if image is None:
-            strange(NO_IMAGE, name, f"there is no image {file}", may_drop=True)
-        elif not IMAGES.fits(path):
-            strange("", name, f"{file} is no image file, by its name", may_drop=False)
-        elif not caption:
-            strange(EMPTY, name, f"the caption of {file} is empty", may_drop=True)
-        else:
-            found.setdefault(str(path), []).append(caption)
-    for file in _images(folder, folder):
-        if file not in named or (drop and file not in found):
-            strange(NO_CAPTION, f"{prefix}{file}", f"no line of {CAPTIONS} names it", may_drop=True)
-    read.files = [folder / file for file in found]
-    read.names = [f"{prefix}{file}" for file in found]
-    read.texts = list(found.values())
-    return read
-
-
-def _images(folder: Path, root: Path) -> list[str]:
-    """List the visible image files in a folder and its subfolders as paths relative to `root`."""
-    own = [str(p.relative_to(root)) for p in list_entries(folder) if IMAGES.fits(p) and p.is_file()]
-    return [*own, *(file for inside in subfolders(folder) for file in _images(inside, root))]
 
 
 class CaptionSplit(Split):

@@ -422,13 +422,13 @@ def prepare_in_memory(
     """
     images = ImageArrays(pixels, names)
     read = images.sample(indices, learned, settings, sizes)
-    preprocessing = _fit(read, settings)
+    preprocessing = fit_sample(read, settings)
     splits = images.splits(labels, indices, preprocessing)
     keys = images.duplicate_keys()
     return preprocessing, splits, [read.enlarged, duplicate_warning(keys.keys, indices, keys.name, "images")]
 
 
-def _fit(sample: ImageSample, settings: DataSettings) -> ImagePreprocessing:
+def fit_sample(sample: ImageSample, settings: DataSettings) -> ImagePreprocessing:
     """Fit the preprocessing on training images; generative models get another scale, or a palette of tokens."""
     if isinstance(sample.spec.target, ImageTokens):
         return fit_tokens(sample.spec, list(sample.training), settings, sample.own_size)
@@ -556,7 +556,7 @@ class ClassBuilder(ImageBuilder):
 
     def fit_images(self, sample: ImageSample) -> ImagePreprocessing:
         """Fit the preprocessing; generative models get another scale, or a palette of tokens."""
-        return _fit(sample, self.settings)
+        return fit_sample(sample, self.settings)
 
     def encode_splits(self) -> dict[str, Split]:
         """Return the splits, divided into episodes if the target is one."""

@@ -14,7 +14,8 @@ equally likely:
 
 The sum over all images is 1, so its bits per dimension can be compared with those of models of 256 levels.
 
-The input of the model is a start token, which is the class, and all tokens but the last.
+The input of the model is a start token, which is the class, and all tokens but the last. Captions are in
+`text_to_image.py`.
 """
 
 from __future__ import annotations
@@ -29,9 +30,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from ...core.errors import IncompatibleSettingError
 from ...core.schema import Between
 from ...core.spec import ImageSpec, ImageTokens
 from ..dataset_base import Batch, Split
+from ..folders import CAPTIONS
 from ..settings import DataSettings
 from .image_files import Size
 from .transforms import ImagePreprocessing, fit_preprocessing, scale_for_generation
@@ -74,8 +77,20 @@ class TokenPreprocessing(ImagePreprocessing):
     def start_tokens(self, labels: Tensor | None, count: int) -> Tensor:
         """Return the first input of each image, (count,): its class, or the token for no class."""
         if labels is None:
-            return torch.full((count,), self.target.vocab_size - 1)
+            return torch.full((count,), self.target.no_class)
         return self.target.outputs + labels
+
+    def prompts(self, labels: Tensor | None, count: int, text: str | None = None) -> Tensor:
+        """Return the inputs before the first pixel of each image, (count, 1): the start token.
+
+        Raises SettingError for a text: this preprocessing has no captions.
+        """
+        if text is not None:
+            raise IncompatibleSettingError(
+                f"Invalid prompt={text!r}: this run was trained without captions. Leave it out, or train on a folder "
+                f"of images with {CAPTIONS}."
+            )
+        return self.start_tokens(labels, count)[:, None]
 
     @cached_property
     def colors(self) -> Tensor:
@@ -117,8 +132,8 @@ class TokenSplit(Split):
         for (x, *_), labels in self.images.batches(order, seed):
             tokens = known.tokens(x)
             has_class = known.target.names and labels.ndim == 1
-            start = known.start_tokens(labels if has_class else None, len(tokens)).to(tokens)
-            yield Batch((torch.cat([start[:, None], tokens[:, :-1]], dim=1),), tokens)
+            prompt = known.prompts(labels if has_class else None, len(tokens)).to(tokens)
+            yield Batch((torch.cat([prompt, tokens[:, :-1]], dim=1),), tokens)
 
     def name(self, i: int) -> str:
         """Return the display name of example i."""

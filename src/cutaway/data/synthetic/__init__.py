@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.errors import WriteError
-from . import examples
+from . import examples, shape_scenes
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,11 @@ EXAMPLES = {
             "captions/",
             "3 000 scenes of two handwritten digits, and which stands where (made up)",
             examples.captions,
+        ),
+        Example(
+            "shapes/",
+            "4 704 scenes of two coloured shapes, described in words (made up)",
+            shape_scenes.write_shapes,
         ),
         Example("sounds/", "the tones of a telephone's keys on a noisy line (made up)", examples.sounds),
         Example("spelled/", "numbers dialled key by key on a noisy line, and which (made up)", examples.spelled),
