@@ -421,3 +421,20 @@ def test_the_simulation_sees_an_interval_that_is_too_narrow() -> None:
     found = coverage.simulated(setting, 20, coverage.BALANCED, 1_000)["mean"]
     assert found.held < stats.binom.ppf(0.001, 1_000, 0.92)
     assert coverage.told(found).endswith("low")
+
+
+@pytest.mark.parametrize("n", [401, 480, 700, 1001])
+def test_a_mean_of_more_values_than_groups_is_as_wide_as_its_standard_error(n: int) -> None:
+    """Groups of one and two values must not add the variance of their sizes."""
+    values = 0.97 + 0.01 * np.random.default_rng(0).normal(size=n)
+    found = mean(values)
+    assert (found.high - found.low) / 2 == pytest.approx(1.96 * values.std(ddof=1) / n**0.5, rel=0.1)
+    assert found.low < values.mean() < found.high
+
+
+def test_the_interval_of_a_mean_covers_with_groups_of_unequal_size() -> None:
+    rng = np.random.default_rng(1)
+    covered = [
+        found.low <= 1 <= found.high for found in (mean(rng.exponential(size=520)) for _ in range(300))
+    ]
+    assert 0.915 <= np.mean(covered) <= 0.98  # 95 %, and 2.8 standard errors of 300 repetitions

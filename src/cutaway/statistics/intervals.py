@@ -122,9 +122,20 @@ def mean(values: NDArray[Any], noun: str = "example") -> Metric:
     found = _reject_few(float(values.mean()), len(values), noun) if len(values) else without_interval(math.nan, "empty")
     if not found.note:
         positive_values = bool((values >= 0).all())
-        (units,) = _sum_by_group(values[:, None]).T / (len(values) / min(len(values), MAX_UNITS))
+        units = _mean_contributions(values, found.value)
         found = (positive if positive_values else signed)(found.value, units)
     return found
+
+
+def _mean_contributions(values: NDArray[np.float64], value: float) -> NDArray[np.float64]:
+    """Return the contribution of each group of values (n,) to their mean, shape (G,).
+
+    Groups that differ in size contribute their deviations from the mean: their sums would also vary by their size.
+    """
+    if len(values) <= MAX_UNITS:
+        return values
+    sums, sizes = _sum_by_group(np.stack([values, np.ones_like(values)], 1)).T
+    return value + (sums - sizes * value) * len(sums) / len(values)
 
 
 def root_mean_square(errors: NDArray[Any], noun: str = "example") -> Metric:
