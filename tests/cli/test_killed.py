@@ -117,7 +117,8 @@ def test_the_same_command_completes_or_says_how(tmp_path: Path, begun: Path, nam
         once = outcome(folder, words)
         assert once is not None
         if once[0]:  # the file was there already, and whole
-            assert re.search(r"already exists. Choose another name, or (add --overwrite|move it away)\.$", once[1])
+            said = r"already exists. Choose another name, or (add --overwrite|move it away)\. "
+            assert re.search(said + r"CUT-303: `cutaway help CUT-303` explains it\.$", once[1])
             if "--overwrite" in once[1]:
                 once = outcome(folder, [*words, "--overwrite"])
             else:

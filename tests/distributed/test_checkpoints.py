@@ -155,7 +155,7 @@ def test_killed_and_then_on_a_full_disk_the_checkpoint_before_stays_and_the_end_
     content = {path.name: path.read_bytes() for path in before.iterdir()}
     assert together(train_on_a_small_disk, tmp_path, 1, given(2), True, 1, count=2, launch="full") == [2, 2]
     ((kind, words),) = said(tmp_path)
-    assert kind == "FileError"
+    assert kind == "WriteError"
     assert "00002-of-00002.safetensors could not be written: " in words
     assert "\n" not in words
     assert latest_checkpoint(tmp_path / "run" / "checkpoints") == before
@@ -174,7 +174,7 @@ def test_whole_weights_stay_too_where_the_disk_is_full(tmp_path: Path) -> None:
     # The first process writes for both.
     assert together(train_on_a_small_disk, tmp_path, 1, {**ddp, "epochs": 2}, True, 0, count=2) == [2, 2]
     ((kind, words),) = said(tmp_path)
-    assert kind == "FileError"
+    assert kind == "WriteError"
     assert re.search(r"run/checkpoints/\w+\.safetensors could not be written: .*[Ff]ile too large", words), words
     assert "\n" not in words
     assert before.read_bytes() == content

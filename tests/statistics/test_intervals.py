@@ -434,7 +434,5 @@ def test_a_mean_of_more_values_than_groups_is_as_wide_as_its_standard_error(n: i
 
 def test_the_interval_of_a_mean_covers_with_groups_of_unequal_size() -> None:
     rng = np.random.default_rng(1)
-    covered = [
-        found.low <= 1 <= found.high for found in (mean(rng.exponential(size=520)) for _ in range(300))
-    ]
+    covered = [found.low <= 1 <= found.high for found in (mean(rng.exponential(size=520)) for _ in range(300))]
     assert 0.915 <= np.mean(covered) <= 0.98  # 95 %, and 2.8 standard errors of 300 repetitions
