@@ -135,7 +135,8 @@ def _mean_contributions(values: NDArray[np.float64], value: float) -> NDArray[np
     if len(values) <= MAX_UNITS:
         return values
     sums, sizes = _sum_by_group(np.stack([values, np.ones_like(values)], 1)).T
-    return value + (sums - sizes * value) * len(sums) / len(values)
+    found: NDArray[np.float64] = value + (sums - sizes * value) * len(sums) / len(values)
+    return found
 
 
 def root_mean_square(errors: NDArray[Any], noun: str = "example") -> Metric:
