@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -320,7 +319,7 @@ def _prompt(text: RunningPreprocessing, prompt: str) -> Tensor:
 def _run_pairs(run: Run, args: argparse.Namespace) -> int:
     """Print the output for a prompt, for a run trained on pairs or captions: the likeliest, or samples."""
     from ...core.spec import PairSpec
-    from .output import emit_json, write
+    from .output import emit_json, note_warnings, write
 
     pairs = isinstance(run.spec, PairSpec)
     learned = "pairs of sequences" if pairs else "captions"
@@ -345,7 +344,7 @@ def _run_pairs(run: Run, args: argparse.Namespace) -> int:
             "sample. Leave one of them out."
         )
     samples, seed = _samples_and_seed(args)
-    with _warnings_as_notes():
+    with note_warnings():
         if drawing:
             (found,) = run.generate([args.prompt], samples, seed=seed, **_sampling(args))
         else:
@@ -405,7 +404,7 @@ def generate_images(run: Run, args: argparse.Namespace, for_text: tuple[str, ...
     options in `for_text`."""
     from ...core.files import atomic_write, reject_overwriting
     from ...inference.image_generation import columns_for, image_grid
-    from .output import emit_json, note
+    from .output import emit_json, note, note_warnings
 
     allowed = (*IMAGE_SAMPLING, *(("samples",) if args.complete is not None else ())) if _has_tokens(run) else ()
     allowed += ("prompt",) * _has_captions(run)
@@ -424,7 +423,7 @@ def generate_images(run: Run, args: argparse.Namespace, for_text: tuple[str, ...
     if args.complete is not None:
         return _complete_images(run, args, out, sampling)
     prompt = args.prompt or None
-    with _warnings_as_notes():
+    with note_warnings():
         levels, classes, asked = run.sample_tensors(count, args.of_class, prompt=prompt, seed=seed, **given, **sampling)
     names = run.spec.target.names if classes is not None else ()  # type: ignore[union-attr]  # it draws images
     whole = image_grid(levels, columns_for(count, len(names) if args.of_class is None else 0))
@@ -439,20 +438,6 @@ def generate_images(run: Run, args: argparse.Namespace, for_text: tuple[str, ...
         found = {"out": out, "count": count, "seed": seed, "classes": of_each, **(sampling or vars(asked))}
         emit_json(found | ({"prompt": prompt} if prompt else {}))
     return 0
-
-
-@contextlib.contextmanager
-def _warnings_as_notes() -> Iterator[None]:
-    """Print warnings to the user as notes."""
-    import warnings
-
-    from .output import note
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        yield
-    for warning in caught:
-        note(f"note: {warning.message}")
 
 
 def _has_tokens(run: Run) -> bool:
@@ -487,7 +472,7 @@ def _complete_images(run: Run, args: argparse.Namespace, out: str, sampling: dic
 
     from ...core.files import atomic_write
     from ...inference.image_generation import image_grid, mask_lower_half
-    from .output import emit_json, note
+    from .output import emit_json, note, note_warnings
 
     samples, seed = COMPLETIONS if args.samples is None else args.samples, args.seed or 0
     count = COMPLETED if args.count is None else args.count
@@ -495,7 +480,7 @@ def _complete_images(run: Run, args: argparse.Namespace, out: str, sampling: dic
         if getattr(args, key) is not None:
             raise IncompatibleSettingError(f"{option_name(key)} is only for diffusion models. Leave it out.")
     prompt = args.prompt or None
-    with _warnings_as_notes():
+    with note_warnings():
         images, drawn = run.complete(
             args.complete, samples, args.of_class, prompt=prompt, limit=count, seed=seed, **sampling
         )
