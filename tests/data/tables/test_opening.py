@@ -403,8 +403,8 @@ def test_cells_of_several_lines_are_shown_in_one(tmp_path: Path) -> None:
 def test_a_word_for_missing_cells_is_told_and_can_be_a_value(tmp_path: Path) -> None:
     data = opened(tmp_path, houses(country=COUNTRIES))
     assert [note for note in data.notes if "country:" in note] == [
-        "Column country: NA counts as missing (20 cells). To read it as a value, give missing_values= the words that "
-        "do count."
+        "Column country: NA counts as missing (20 cells). To read it as a value, set missing_values= to the full "
+        "list of words that mean missing."
     ]
     assert not any("=NA" in name for name in spec_of(data).columns)
     kept = opened(tmp_path, houses(country=COUNTRIES), missing_values=("none", "-"))
