@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import importlib
 import inspect
 import re
@@ -13,7 +14,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import cutaway
 from cutaway.core.config import describe
@@ -86,6 +89,18 @@ def test_errors_are_found_by_their_words(reference: Any) -> None:
     assert (
         "| [`ColumnError`](errors/ColumnError.md) | [CUT-203](../errors.md#cut-203) |" in pages["reference/errors.md"]
     )
+
+
+def test_examples_in_docstrings_run(reference: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    finder, runner, report = doctest.DocTestFinder(), doctest.DocTestRunner(verbose=False, optionflags=flags), [""]
+    for module in (importlib.import_module(name) for names in reference[0].MODULES.values() for name in names):
+        names = vars(module) | {"torch": torch, "np": np, "cutaway": cutaway}
+        for example in finder.find(module, module.__name__, module=module, globs=names):
+            torch.manual_seed(0)
+            runner.run(example, out=report.append)
+    assert runner.failures == 0, "".join(report)
 
 
 @pytest.mark.slow

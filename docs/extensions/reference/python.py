@@ -20,14 +20,14 @@ from typing import Any
 from .examples import EXAMPLES, SETUP
 
 MODULES = {
-    "The door": ("cutaway", "cutaway.estimators", "cutaway.core.errors", "cutaway.core.spec"),
+    "Train, load and compare": ("cutaway", "cutaway.estimators", "cutaway.core.errors", "cutaway.core.spec"),
     "Models": (
         "cutaway.models.card",
         "cutaway.models.base",
         "cutaway.models.registry",
     ),
-    "Looking inside": ("cutaway.inspect",),
-    "The mathematics": (
+    "Inspection": ("cutaway.inspect",),
+    "Layers and losses": (
         "cutaway.nn.activations",
         "cutaway.nn.attention",
         "cutaway.nn.graphs",
@@ -42,12 +42,12 @@ MODULES = {
         "cutaway.nn.textbook.folding",
         "cutaway.nn.textbook.pooling",
     ),
-    "Measuring and comparing": (
+    "Metrics and statistics": (
         "cutaway.tasks.task",
         "cutaway.statistics.comparison",
         "cutaway.statistics.intervals",
     ),
-    "Writing and thinking": (
+    "Text generation": (
         "cutaway.inference.sampling",
         "cutaway.inference.text",
         "cutaway.inference.thought_search",
@@ -77,7 +77,7 @@ def pages() -> dict[str, str]:
     """The pages, by path, with the one that lists them."""
     made, lines = {}, [HEAD.format(setup=SETUP)]
     for title, names in MODULES.items():
-        lines += [f"## {title}\n", "| module | what it is for |", "| --- | --- |"]
+        lines += [f"## {title}\n", "| module | contents |", "| --- | --- |"]
         for name in names:
             lines.append(f"| [`{name}`](python/{name}.md) | {_first(importlib.import_module(name))} |")
             made[f"reference/python/{name}.md"] = page(name)
@@ -138,7 +138,7 @@ def members_of(one: type) -> Iterator[tuple[str, Any]]:
             yield key, value
 
 
-SECTIONS = ("Args:", "Returns:", "Raises:", "Yields:", "Attributes:")
+SECTIONS = ("Args:", "Returns:", "Raises:", "Yields:", "Attributes:", "Example:")
 
 
 def prose(one: Any) -> str:
@@ -153,6 +153,9 @@ def prose(one: Any) -> str:
             if section:
                 found.append(f"**{section.rstrip(':')}**")
                 continue
+        if section == "Example:":
+            parts[-1].append(line)
+            continue
         if section:
             _extend(parts, line[4:])
             continue
@@ -179,6 +182,8 @@ def _code(paragraph: str) -> str:
     if not paragraph.startswith("    "):
         return paragraph
     text = inspect.cleandoc("\n" + paragraph)
+    if text.startswith(">>>"):
+        return f"```pycon\n{text}\n```"
     try:
         ast.parse(text)
     except SyntaxError:
