@@ -25,7 +25,8 @@ BESIDE = {
     "answer alone": (8, 4, "start"),
     "chain": (8, 4, "start"),
     "tree, b = 1": (-8, 4, "end"),
-    "tree, b = 5": (8, 4, "start"),
+    "tree, b = 5": (-8, -4, "end"),
+    "likeliest of 20": (0, 26, "middle"),
 }
 
 

@@ -24,10 +24,13 @@ if not os.environ.get("CUTAWAY_TEST_GPU"):
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # what is claimed of exact numbers holds on a CPU
 os.environ |= {"OMP_NUM_THREADS": THREADS, "OPENBLAS_NUM_THREADS": THREADS, "MKL_NUM_THREADS": THREADS}
 
+import hypothesis  # noqa: E402
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
 torch.set_num_threads(int(THREADS))
+hypothesis.settings.register_profile("cutaway", deadline=None)  # no test depends on the speed of the machine
+hypothesis.settings.load_profile("cutaway")
 # A shell ignores Ctrl-C in what it starts in the background, and so would the commands that tests interrupt.
 if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
