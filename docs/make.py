@@ -436,11 +436,11 @@ the network of its paper.
   Transformer block counts four: two of attention, two of the MLP.
 - Parameters and MACs (multiply-adds) are those of the cards; GoogLeNet and Inception-v3 include the auxiliary heads of
   training, which the depth does not count.
-- Human top-5 error: 5.1 % for one trained annotator on 1 500 test images, 12.0 % for a second one on 258 images ([Russakovsky
-  et al. 2015](https://arxiv.org/abs/1409.0575), section 6.4).
-- Winners of the competition before deep networks, top-5 error on its test images: 28.2 % in 2010 and 25.8 % in 2011. In 2012 the
-  second place, without a neural network, had 26.2 %, the team of AlexNet 16.4 %, and 15.3 % with further training images
-  ([results of 2012](https://image-net.org/challenges/LSVRC/2012/results.html)).
+- Human top-5 error: 5.1 % for one trained annotator on 1 500 test images, 12.0 % for a second one on 258 images
+  ([Russakovsky et al. 2015](https://arxiv.org/abs/1409.0575), section 6.4).
+- Winners of the competition before deep networks, top-5 error on its test images: 28.2 % in 2010 and 25.8 % in 2011. In
+  2012 the second place, without a neural network, had 26.2 %, the team of AlexNet 16.4 %, and 15.3 % with further
+  training images ([results of 2012](https://image-net.org/challenges/LSVRC/2012/results.html)).
 
 {imagenet}
 
