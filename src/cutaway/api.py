@@ -77,6 +77,7 @@ def train(
     """Train a model, write the run's folder and its report, and return the run.
 
         cutaway.train("lenet5", "digits", epochs=5)
+        cutaway.train(data="wine.csv", target="cultivar")    # with a model that is proposed for the data
         cutaway.train("mlp", (X, y), test=(X_test, y_test))  # arrays of NumPy or PyTorch
         cutaway.train("mlp", frame, target="price")          # pandas, polars, Arrow, or a list of dictionaries
         cutaway.train(Net(), "digits", epochs=5)             # your own torch.nn.Module, which is updated in place
@@ -84,7 +85,8 @@ def train(
     If torchrun started several processes, each of them calls this function, and only the first one writes files.
 
     Args:
-        model: Name of a preset, or a module whose forward takes tensors and returns logits or values.
+        model: Name of a preset, or a module whose forward takes tensors and returns logits or values. Without one, a
+            preset is proposed for the data and named in the log.
         data: DATA as on the command line, or one of: (X, y), where X are rows (n, F), series (n, T, F), images
             (n, C, H, W), (n, H, W, C) or a list of Pillow images, or texts; a table of pandas, polars, Arrow or
             Hugging Face, or a list of dictionaries, with `target=` as for a file; texts; a torch Dataset; a graph of
@@ -271,8 +273,8 @@ def prepare(
 
 
 def check(
-    model: PresetName | AnyName | nn.Module,
-    data: Any,
+    model: PresetName | AnyName | nn.Module | None = None,
+    data: Any = None,
     *,
     val: Any = None,
     test: Any = None,

@@ -45,7 +45,7 @@ def expect_rejection(answer: Answer, *words: str) -> None:
         (("train", "mlp", "iris", "out=here"), ["out=here is an option, not a setting", "--out DIR"]),
         (("train", "mlp", "iris", "resume=runs/a"), ["resume=runs/a is an option, not a setting", "--resume RUN"]),
         (("train", "mlp", "iris", "data=iris"), ["data=iris is not a setting", "MODEL and DATA are the first"]),
-        (("train", "mlp"), ["A model and data are needed: cutaway train MODEL DATA"]),
+        (("train", "mlp"), ["Missing data: cutaway train [MODEL] DATA"]),
         (("train", "resnet18", "iris"), ["takes image data", "table", "mlp"]),
         (("train", "mlp", "iris", "flip=true"), ["flip"]),
         (("train", "linear", "iris"), ["linear", "softmax"]),

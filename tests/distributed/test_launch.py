@@ -131,7 +131,7 @@ def test_torchrun_is_the_same(whole: Path, tmp_path: Path) -> None:
         (["digits", "processes=0"], "processes=0"),
         (["digits", "batch_size=2", "processes=3"], "Give batch_size=3 or more, or fewer processes."),
         (["digits", "processes=1024"], "before any of them has a model"),
-        (["processes=2"], "A model and data are needed"),
+        (["processes=2"], "Missing data"),
     ],
 )
 def test_what_is_typed_wrong_is_told_before_processes_are_started(

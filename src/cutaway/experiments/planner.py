@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ..checkpoints.deferred_init import copy_to_meta
 from ..core.config import build, field_names, pick, unknown_setting
 from ..core.errors import DataError, IncompatibleSettingError, ModelError, SettingError
+from ..core.log import log
 from ..core.memory_budget import format_bytes
 from ..data.findings import REPAIR
 from ..data.images.dataset import find_damaged
@@ -45,6 +46,7 @@ from ..training.memory import (
 from ..training.objectives.choice import build_objective, total_epochs
 from ..training.optim import build_optimizers, find_blocks
 from ..training.parallel import DISTRIBUTED_OBJECTIVES, checkpointed, reject_small_batches, requires_whole_weights
+from ..training.proposal import propose_model
 from ..training.setup import TrainingSetup, setup_training
 from ..training.simulated_step import NeedsRealValues, StepProfile, is_traceable, run_operation, simulate_step
 from .settings import GIB, PARALLELISM_SETTINGS, Gpu, PlanSettings, find_gpu, reject_invalid_hardware
@@ -499,10 +501,14 @@ class CheckResult:
 
 
 def check(model: Any, source: Any, given: Mapping[str, Any]) -> CheckResult:
-    """Read the data, build the model, trace a batch and estimate the cost.
+    """Read the data, build the model, trace a batch and estimate the cost. Without a model, one is proposed.
 
     Raises DataError for unreadable data, with every bad row or file in `problems`.
     """
+    if model is None:
+        proposal = propose_model(source, given)
+        model = proposal.name
+        log(str(proposal))
     ready = setup_training(model, source, given)
     set_epochs_from_steps(ready, given)
     damaged = damaged_shards(source) if isinstance(source, str) else []

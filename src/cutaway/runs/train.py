@@ -71,6 +71,7 @@ from ..training.parallel import (
     reject_beyond_machine,
     reject_small_batches,
 )
+from ..training.proposal import propose_model
 from ..training.run_folder import (
     LOCK,
     clear_leftovers,
@@ -94,7 +95,10 @@ MAY_CHANGE = (
     "max_restarts", "device", "tensorboard", "tracker", "memory_fraction",
 )  # fmt: skip
 WORKER = "cutaway.runs.worker"
-UNNAMED = "A model and data are needed: cutaway train MODEL DATA. `cutaway list` shows the models."
+UNNAMED = (
+    "Missing data: cutaway train [MODEL] DATA. `cutaway list` shows the models, `cutaway data` the data sets; tables, "
+    "files and folders of your own are named by their path."
+)
 
 
 def train_model(
@@ -110,6 +114,7 @@ def train_model(
 ) -> Run:
     """Train a model, and return the run, whose folder holds everything to repeat, resume, evaluate and predict.
 
+    If no model is named, one is proposed for the data.
     Your own module is trained in place and has the run's final weights at the end. With `resume` that run is continued:
     model, data and settings are its own, and only the settings in `MAY_CHANGE` may be given. With `overwrite` the run
     in `out` is replaced. Unless `judged` is set, the test split is not opened and no evaluation is written. The run is
@@ -120,6 +125,11 @@ def train_model(
     if model is not None and not isinstance(model, str):
         model = preset_for(model).custom_module  # type: ignore[attr-defined]  # it is a CustomPreset, since others are rejected
     source, callbacks = to_source(source)[0], check_callbacks(callbacks)
+    if model is None and resume is None and source is not None:
+        proposal = propose_model(source, given)
+        model = proposal.name
+        if progress is None or progress.shown:
+            log(str(proposal))
     known = Run(resume).about["settings"] if resume is not None else {}
     several = process_settings(given, known)
     require_tracker(given, known)

@@ -42,8 +42,10 @@ def add_output_options(parser: argparse.ArgumentParser, folder: str, default: st
 def parse_args(
     words: Sequence[str], options: Collection[str] = OUTPUT_OPTIONS
 ) -> tuple[str | None, str | None, dict[str, Any]]:
-    """Return the model, the data and the settings. Raises SettingError if one of the command's `options` is typed as a
-    setting."""
+    """Return the model, the data and the settings; the model is None if the only name is that of data.
+
+    Raises SettingError if one of the command's `options` is typed as a setting.
+    """
     names, given = parse_words(words, names=2)
     for key, value in given.items():
         if key in options:
@@ -51,6 +53,27 @@ def parse_args(
         if key in ("model", "data"):
             raise SettingError(f"{key}={shorten(value)} is not a setting: MODEL and DATA are the first two arguments.")
     model, data = [*names, None, None][:2]
+    if model is not None and data is None and names_data(model):
+        model, data = None, model
+    return model, data, given
+
+
+def names_data(name: str) -> bool:
+    """Return whether a name is that of a data set, or of a file or folder, and not of a preset."""
+    from ...data.open_data import NAMED
+    from ...models.registry import find
+
+    return (name in NAMED or exists(name)) and find(name) is None
+
+
+def parse_data_args(command: str, words: Sequence[str]) -> tuple[str | None, str, dict[str, Any]]:
+    """Return the model, if one is named, the data and the settings of a command. Raises MissingSettingError."""
+    model, data, given = parse_args(words, options=("json",))
+    if data is None:
+        raise MissingSettingError(
+            f"Missing model or data: cutaway {command} [MODEL] DATA. `cutaway list` shows the models, `cutaway data` "
+            "the data sets."
+        )
     return model, data, given
 
 

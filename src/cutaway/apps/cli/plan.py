@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
-from .arguments import add_positionals, parse_required_args
+from .arguments import add_positionals, parse_data_args, parse_required_args
 from .settings_help import training_settings
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ PROCESS_SETTINGS = ("processes", "parallel")  # settings of training with severa
 
 def add_check_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.usage = "cutaway check MODEL DATA [key=value ...] [--json]"
+    parser.usage = "cutaway check [MODEL] DATA [key=value ...] [--json]"
     add_positionals(parser, said="as for `cutaway train`")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.epilog = "Writes no files and changes nothing."
@@ -54,7 +54,7 @@ def _run_check(args: argparse.Namespace) -> int:
     from ...experiments.planner import check
     from .output import emit_json, note
 
-    model, data, given = parse_required_args("check", args.words)
+    model, data, given = parse_data_args("check", args.words)
     of_several = [f"{key}={given.pop(key)}" for key in PROCESS_SETTINGS if key in given]
     if of_several:
         note(

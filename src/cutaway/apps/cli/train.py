@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 TRAIN_EXAMPLES = """\
 examples:
+  cutaway train digits                 without MODEL, one is proposed for the data
   cutaway train lenet5-modern digits
   cutaway train mlp houses.csv target=price epochs=50 lr=3e-4
   cutaway train resnet18 photos/ image_size=128
@@ -32,7 +33,7 @@ A model's card may have other defaults for these settings (hyperparameters):
 def add_train_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.usage = (
-        "cutaway train MODEL DATA [key=value ...]\n"
+        "cutaway train [MODEL] DATA [key=value ...]\n"
         "                     [--out DIR [--overwrite]] [--open] [--json]\n"
         "       cutaway train --resume RUN [key=value ...] [--open] [--json]"
     )
