@@ -61,7 +61,9 @@ INTERNAL = {  # names without an underscore that other modules of the package ca
     "cutaway.nn.textbook.backprop": {"batch_norm_slope"},
     "cutaway.nn.textbook.convolution": {"Windows"},
     "cutaway.statistics.comparison": {"measure_rows", "compare_rows"},
-    "cutaway.statistics.intervals": {"Resamples", "studentised", "block_sums", "plural", "too_few_windows"},
+    "cutaway.statistics.intervals": {
+        "Resamples", "cached_resamples", "studentised", "block_sums", "plural", "too_few_windows",
+    },
 }  # fmt: skip
 ELSEWHERE = {"estimators", "inspect"}  # names of `cutaway` that are modules with pages of their own
 
