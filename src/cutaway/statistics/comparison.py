@@ -108,9 +108,12 @@ def measure(contributions: Values, finish: Finish | None = None, seed: int = 0) 
         >>> correct = np.array([1] * 18 + [0] * 2)  # 18 of 20 predictions
         >>> print(measure(correct))
         0.9 (0.699 to 0.9721)
-        >>> errors = np.array([0.5, -1.0, 2.0, 0.0, -0.5, 1.5, -2.5, 1.0, 0.5, -1.0, 0.0, 3.0])
-        >>> print(measure(errors**2, np.sqrt))  # RMSE
-        1.451 (0.879 to 2.944)
+        >>> three_seeds = np.array([[1] * 18 + [0] * 2, [1] * 16 + [0] * 4, [1] * 17 + [0] * 3])
+        >>> print(measure(three_seeds))  # over other examples and other seeds
+        0.85 (0.6304 to 0.9496)
+        >>> losses = np.array([0.3, 0.5, 0.4, 0.9, 0.3, 0.7, 0.4, 0.3, 0.8, 0.5, 0.3, 0.6])
+        >>> print(measure(losses, np.exp))  # perplexity
+        1.649 (1.447 to 2.066)
     """
     rows = _distinct(contributions)
     if not rows.size or not np.isfinite(rows).all():
