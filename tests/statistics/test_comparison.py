@@ -257,6 +257,16 @@ def test_a_model_that_diverged_is_not_compared_and_others_are(bad: float) -> Non
     assert math.isnan(measure(broken).low)
 
 
+def test_without_examples_or_data_sets_nothing_is_known() -> None:
+    none = np.zeros((3, 0))
+    assert math.isnan(measure(none).value)
+    assert math.isnan(measure(none).low)
+    [found] = differences({"a": none, "b": none}, higher_is_better=True)
+    assert math.isnan(found.value)
+    assert (found.a, found.b, found.p_corrected, found.told_apart) == ("a", "b", 1.0, False)
+    assert ranks({}, higher_is_better=True) == ranks({"wine": {}}, higher_is_better=True) == {}
+
+
 def test_models_of_different_examples_are_rejected() -> None:
     with pytest.raises(ValueError, match="same examples"):
         differences({"a": errors(0), "b": errors(0, count=N + 1)}, higher_is_better=True)

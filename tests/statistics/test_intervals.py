@@ -210,6 +210,17 @@ def test_a_score_that_one_part_decides_has_no_interval() -> None:
     assert found.note == "no interval: the score depends on a few of the examples"
 
 
+def test_a_value_that_is_not_finite_has_a_true_note() -> None:
+    values = gamma(6, 30)
+    for bad in (np.r_[values, math.inf], np.full(30, math.inf)):
+        for found in (mean(bad), root_mean_square(bad), ratio(bad, np.ones(len(bad)))):
+            assert (found.value, found.note) == (math.inf, "no interval: the value is infinite")
+    for found in (mean(np.r_[values, math.nan]), root_mean_square(np.r_[values, math.nan])):
+        assert math.isnan(found.value)
+        assert math.isnan(found.low)
+        assert not found.note
+
+
 def test_students_quantile_is_scipys() -> None:
     for freedom in (1, 4, 19, math.inf):
         assert student(freedom) == pytest.approx(stats.t.ppf(0.975, freedom))

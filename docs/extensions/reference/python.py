@@ -58,6 +58,12 @@ INTERNAL = {  # names without an underscore that other modules of the package ca
     "cutaway.core.errors": {
         "memory_message", "printable", "shorten", "shorten_repr", "join", "closest_names", "check_value", "code_line",
     },
+    "cutaway.nn.textbook.backprop": {"batch_norm_slope"},
+    "cutaway.nn.textbook.convolution": {"Windows"},
+    "cutaway.statistics.comparison": {"measure_rows", "compare_rows"},
+    "cutaway.statistics.intervals": {
+        "Resamples", "cached_resamples", "studentised", "block_sums", "plural", "too_few_windows",
+    },
 }  # fmt: skip
 ELSEWHERE = {"estimators", "inspect"}  # names of `cutaway` that are modules with pages of their own
 

@@ -1,9 +1,10 @@
 """Loss functions of the raw outputs of a network, and likelihoods.
 
-Every loss returns one value per example, (N,), without normalization. The caller sums them and divides by the count
-(`counted` for class weights). Outputs are raw, before any sigmoid or softmax, so that no logarithm of a rounded
-probability is taken: log-sum-exp keeps every value finite for any finite output. The formulas are computed by PyTorch's
-fused functions. Targets are classes (N,), class probabilities (N, K), or values (N,) or (N, D).
+Losses of classes and values return one value per example, (N,), without normalization; `dice` is of a batch, `focal` of
+each logit. The caller sums them and divides by the count, with class weights by the sum of `example_weights`. Outputs
+are raw, before any sigmoid or softmax, so that no logarithm of a rounded probability is taken: log-sum-exp keeps every
+value finite for any finite output. The formulas are computed by PyTorch's fused functions. Targets are classes (N,),
+class probabilities (N, K), or values (N,) or (N, D).
 
 `linear_cross_entropy` is for outputs that are too large to store, such as a vocabulary for each token. It takes the
 inputs and weights of the last layer instead of outputs, and returns the sum over the examples.
@@ -79,6 +80,13 @@ def half_squared_error(outputs: Tensor, target: Tensor) -> Tensor:
 
     Returns:
         The loss of each example, shape (N,).
+
+    Raises:
+        ValueError: If outputs and target have different numbers of examples or of values per example.
+
+    Example:
+        >>> half_squared_error(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[0.0, 4.0, 3.0]]))
+        tensor([2.5000])
     """
     return _squared_error(outputs, target).sum(1) / 2
 
@@ -92,6 +100,16 @@ def mse(outputs: Tensor, target: Tensor) -> Tensor:
 
     Returns:
         The loss of each example, shape (N,).
+
+    Raises:
+        ValueError: If outputs and target have different numbers of examples or of values per example.
+
+    Example:
+        >>> outputs, target = torch.tensor([[1.0, 2.0], [0.0, 0.0]]), torch.tensor([[0.0, 4.0], [0.0, 1.0]])
+        >>> mse(outputs, target)
+        tensor([2.5000, 0.5000])
+        >>> mse(outputs, target).mean()  # as torch.nn.functional.mse_loss
+        tensor(1.5000)
     """
     return _squared_error(outputs, target).mean(1)
 
@@ -111,13 +129,23 @@ def cross_entropy(
 
     Args:
         outputs: Logits z, shape (N, K) or (N, 1).
-        target: Classes (N,) or probabilities (N, K).
-        label_smoothing: ε.
-        class_weights: w, shape (K,).
+        target: Classes (N,), int64, or probabilities (N, K).
+        label_smoothing: ε, from 0 (none) to 1.
+        class_weights: Weights w of the classes, shape (K,), or (2,) for one column; None weights all classes equally.
         reduction: "none", or "sum" for the sum, for which the fused function needs no second pass.
 
     Returns:
-        The loss of each example, shape (N,), or the sum, shape ().
+        The loss of each example, shape (N,), or the sum, shape (). Neither is divided by the weights; `example_weights`
+        returns the divisor of a weighted mean.
+
+    Example:
+        >>> logits = torch.tensor([[2.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+        >>> cross_entropy(logits, torch.tensor([0, 2]))
+        tensor([0.2395, 1.0986])
+        >>> cross_entropy(logits, torch.tensor([0, 2]), label_smoothing=0.3)
+        tensor([0.6395, 1.0986])
+        >>> cross_entropy(torch.tensor([[2.0]]), torch.tensor([1]))  # the logit of class 1 against class 0
+        tensor([0.1269])
     """
     if outputs.shape[1] == 1:
         each = binary_cross_entropy(outputs, target, label_smoothing=label_smoothing, class_weights=class_weights)
@@ -137,10 +165,18 @@ def dice(outputs: Tensor, target: Tensor, ignored: int) -> Tensor:
     Args:
         outputs: Logits, shape (N, K, H, W).
         target: Classes, shape (N, H, W), int64.
-        ignored: Value of pixels without a class.
+        ignored: Value in `target` of pixels without a class. They do not count.
 
     Returns:
-        The loss of the batch, shape ().
+        The loss of the batch, shape (), from 0 to 1; 0 if no pixel has a class.
+
+    Example:
+        >>> target = torch.tensor([[[0, 0], [1, 255]]])  # (1, 2, 2); one pixel has no class
+        >>> dice(torch.zeros(1, 2, 2, 2), target, ignored=255)
+        tensor(0.5143)
+        >>> perfect = torch.tensor([[[[9.0, 9.0], [-9.0, 0.0]], [[-9.0, -9.0], [9.0, 0.0]]]])
+        >>> bool(dice(perfect, target, ignored=255) < 1e-6)
+        True
     """
     real = target != ignored
     p = outputs.softmax(1) * real[:, None]  # (N, K, H, W)
@@ -162,11 +198,18 @@ def binary_cross_entropy(
     Args:
         outputs: Logits z, shape (N, 1).
         target: Classes (N,) or probabilities (N, 2).
-        label_smoothing: ε.
-        class_weights: (w₀, w₁), shape (2,).
+        label_smoothing: ε, from 0 (none) to 1.
+        class_weights: (w₀, w₁), shape (2,); None weights both classes equally.
 
     Returns:
         The loss of each example, shape (N,).
+
+    Example:
+        >>> z = torch.tensor([[2.0], [2.0]])
+        >>> binary_cross_entropy(z, torch.tensor([1, 0]))
+        tensor([0.1269, 2.1269])
+        >>> binary_cross_entropy(z, torch.tensor([1, 0]), class_weights=torch.tensor([1.0, 3.0]))
+        tensor([0.3808, 2.1269])
     """
     z = outputs[:, 0]
     t = (target[:, 1] if target.dim() == 2 else target).to(z.dtype)  # (N,)
@@ -179,13 +222,18 @@ def binary_cross_entropy(
 
 
 def expand_binary_logits(outputs: Tensor) -> Tensor:
-    """Expand the single logit of two classes (N, 1) to the logits of both.
+    """Expand the single logit of two classes (N, 1) to the logits of both, (0, z). Their softmax is (1 − σ(z), σ(z)).
 
     Args:
         outputs: Logits, shape (N, 1) or (N, K).
 
     Returns:
         Logits (N, 2) of (N, 1), else the outputs unchanged.
+
+    Example:
+        >>> expand_binary_logits(torch.tensor([[2.0], [-1.0]]))
+        tensor([[ 0.,  2.],
+                [ 0., -1.]])
     """
     return torch.cat([torch.zeros_like(outputs), outputs], 1) if outputs.shape[1] == 1 else outputs
 
@@ -198,12 +246,17 @@ def distillation(outputs: Tensor, teacher: Tensor, temperature: float) -> Tensor
     the gradient of ½ Σ_k (z_k − v_k)² / K with centered logits, where each row has mean 0 (section 2.1).
 
     Args:
-        outputs: Logits z, shape (N, K).
-        teacher: Logits of the teacher v, shape (N, K).
-        temperature: T.
+        outputs: Logits z of the student, shape (N, K).
+        teacher: Logits v of the teacher, shape (N, K).
+        temperature: T, above 0. A higher temperature makes both distributions more even.
 
     Returns:
-        The loss of each example, shape (N,).
+        The loss of each example, shape (N,), in nats; 0 where student and teacher agree.
+
+    Example:
+        >>> student, teacher = torch.tensor([[0.0, 0.0], [1.0, 0.0]]), torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+        >>> distillation(student, teacher, temperature=2.0)
+        tensor([0.1212, 0.0000])
     """
     log_q, log_p = (outputs / temperature).log_softmax(1), (teacher / temperature).log_softmax(1)
     return temperature**2 * F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(1)
@@ -220,12 +273,19 @@ def nt_xent(one: Tensor, other: Tensor, temperature: float) -> Tensor:
     2020, equation 1 <https://arxiv.org/abs/2002.05709>.
 
     Args:
-        one: First views, shape (N, D).
-        other: Second views, shape (N, D).
-        temperature: τ.
+        one: Embeddings of the first views, shape (N, D). Their lengths do not matter.
+        other: Embeddings of the second views, in the same order, shape (N, D).
+        temperature: τ, above 0. A lower temperature gives similar views of other examples more weight.
 
     Returns:
         The loss of each example, shape (N,).
+
+    Example:
+        >>> one = torch.eye(3)
+        >>> nt_xent(one, one, temperature=0.5).round(decimals=2)  # both views are equal, all others orthogonal
+        tensor([0.4300, 0.4300, 0.4300])
+        >>> nt_xent(one, one.roll(1, 0), temperature=0.5).round(decimals=2)  # each equals a view of another example
+        tensor([2.4300, 2.4300, 2.4300])
     """
     n = len(one)
     z = F.normalize(torch.cat([one, other]), dim=1)  # (2N, D)
@@ -243,12 +303,18 @@ def focal(outputs: Tensor, target: Tensor, *, alpha: float = 0.25, gamma: float 
 
     Args:
         outputs: Logits z, any shape.
-        target: 0 or 1, of the same shape.
-        alpha: α.
-        gamma: γ.
+        target: 0.0 or 1.0, floating point, of the same shape.
+        alpha: Weight α of targets 1; targets 0 have 1 − α.
+        gamma: Exponent γ. With 0 the loss is the weighted binary cross-entropy.
 
     Returns:
         The loss of each logit, of the shape of `outputs`.
+
+    Example:
+        >>> z, target = torch.tensor([0.0, 3.0]), torch.tensor([1.0, 1.0])
+        >>> hard, easy = focal(z, target)
+        >>> round(float(hard / easy))  # with gamma=0 it is 14: the loss is that of hard examples
+        1586
     """
     entropy = F.binary_cross_entropy_with_logits(outputs, target, reduction="none")  # −log p_t
     p = outputs.sigmoid()
@@ -278,15 +344,22 @@ def linear_cross_entropy(
     once; second-order gradients are not supported.
 
     Args:
-        features: x, shape (N, D).
-        weight: W, shape (K, D).
-        bias: b, shape (K,).
-        target: Classes, shape (N,).
-        label_smoothing: Smoothing ε.
-        chunk: Largest number of examples whose logits are stored.
+        features: Inputs x of the last layer, shape (N, D).
+        weight: Weights W of the last layer, shape (K, D).
+        bias: Bias b of the last layer, shape (K,), or None.
+        target: Classes, shape (N,), int64.
+        label_smoothing: Smoothing ε, from 0 (none) to 1.
+        chunk: Largest number of examples whose logits are stored at a time. It changes the memory, not the result.
 
     Returns:
         The sum of the losses, shape ().
+
+    Example:
+        >>> features, head = torch.randn(1000, 16), torch.nn.Linear(16, 50)
+        >>> target = torch.randint(50, (1000,))
+        >>> loss = linear_cross_entropy(features, head.weight, head.bias, target, chunk=100)
+        >>> bool(torch.isclose(loss, cross_entropy(head(features), target).sum()))
+        True
     """
     found: Tensor = _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
         features, weight, bias, target, label_smoothing, chunk, torch.is_grad_enabled()
@@ -383,13 +456,22 @@ def perceptron(outputs: Tensor, target: Tensor) -> Tensor:
 
     Args:
         outputs: Scores z, shape (N, 1) of class 1, or (N, K) of each class.
-        target: Classes, shape (N,).
+        target: Classes, shape (N,), int64.
 
     Returns:
         The loss of each example, shape (N,).
 
     Raises:
-        SettingError: If the targets are probabilities.
+        IncompatibleSettingError: If the targets are probabilities.
+
+    Example:
+        >>> scores = torch.tensor([[0.5], [0.5]], requires_grad=True)
+        >>> loss = perceptron(scores, torch.tensor([1, 0]))  # the second prediction is wrong
+        >>> loss.tolist()
+        [0.0, 0.5]
+        >>> loss.sum().backward()
+        >>> scores.grad.flatten().int().tolist()
+        [0, 1]
     """
     _reject_shares("perceptron", target)
     if outputs.shape[1] == 1:
@@ -410,14 +492,19 @@ def map_criterion(outputs: Tensor, target: Tensor, *, rubbish: float = RUBBISH) 
 
     Args:
         outputs: −y, shape (N, K): larger is better.
-        target: Classes, shape (N,).
-        rubbish: j.
+        target: Classes, shape (N,), int64.
+        rubbish: j, above 0. The paper gives no value; the default is Cutaway's choice.
 
     Returns:
         The loss of each example, shape (N,).
 
     Raises:
-        SettingError: If the targets are probabilities.
+        IncompatibleSettingError: If the targets are probabilities.
+
+    Example:
+        >>> outputs = torch.tensor([[-1.0, -50.0], [-50.0, -50.0]])  # the second example is far from both codes
+        >>> map_criterion(outputs, torch.tensor([1, 1]))
+        tensor([49., 30.])
     """
     _reject_shares("map", target)
     return F.cross_entropy(F.pad(outputs, (0, 1), value=-rubbish), target, reduction="none")
@@ -426,16 +513,24 @@ def map_criterion(outputs: Tensor, target: Tensor, *, rubbish: float = RUBBISH) 
 def example_weights(target: Tensor, class_weights: Tensor | None = None) -> Tensor:
     """Return the weight of each example in a mean: 1, or the weight of its class.
 
-    For probabilities it is their weighted sum. Σ cross_entropy / Σ counted equals
+    For probabilities it is their weighted sum. Σ cross_entropy / Σ example_weights equals
     `torch.nn.functional.cross_entropy(weight=...)` for classes (N,). For probabilities (N, K) that function divides by
     N; this definition gives one-hot probabilities and the equivalent classes the same mean.
 
     Args:
-        target: Classes (N,) or probabilities (N, K).
-        class_weights: Weights, shape (K,).
+        target: Classes (N,), int64, or probabilities (N, K).
+        class_weights: Weights, shape (K,); None weights every example 1.
 
     Returns:
         The weight of each example, shape (N,).
+
+    Example:
+        >>> logits, target, w = torch.randn(4, 2), torch.tensor([0, 1, 1, 0]), torch.tensor([1.0, 3.0])
+        >>> example_weights(target, w)
+        tensor([1., 3., 3., 1.])
+        >>> mean = cross_entropy(logits, target, class_weights=w).sum() / example_weights(target, w).sum()
+        >>> bool(torch.isclose(mean, torch.nn.functional.cross_entropy(logits, target, weight=w)))
+        True
     """
     if class_weights is None:
         return torch.ones(len(target), device=target.device)
@@ -473,10 +568,26 @@ SILENT = -1e4
 
 
 def ctc_loss(log_probs: Tensor, target: Tensor, lengths: Tensor, blank: int = BLANK) -> Tensor:
-    """Return −log p(l | x) of each sequence, (N,), with PyTorch's fused function.
+    """Return −log p(l | x) of each sequence, with PyTorch's fused function.
 
-    `log_probs` is (N, T, K), `target` (N, S), of which the first `lengths` (N,) tokens count. All T frames count. The
-    loss is +∞ where there are too few frames for the text.
+    All T frames count, also those of padding, in which the blank should have the probability 1.
+
+    Args:
+        log_probs: Log probabilities of the K tokens at each frame, shape (N, T, K).
+        target: Tokens of the texts, padded on the right with any token, shape (N, S), int64.
+        lengths: Number of tokens of each text, shape (N,), int64.
+        blank: Token of the blank.
+
+    Returns:
+        The loss of each sequence, shape (N,), in nats; +∞ where there are too few frames for the text
+        (`frames_needed`).
+
+    Example:
+        >>> log_probs = torch.full((2, 3, 3), 1 / 3).log()  # 3 frames, each token with probability 1/3
+        >>> target = torch.tensor([[1, 2], [1, 1]])
+        >>> p = torch.exp(-ctc_loss(log_probs, target, lengths=torch.tensor([2, 2])))
+        >>> (27 * p).round().tolist()  # of 27 paths, 5 have the text (1, 2) and one has (1, 1)
+        [5.0, 1.0]
     """
     frames = torch.full((len(log_probs),), log_probs.shape[1])
     return F.ctc_loss(
@@ -485,12 +596,36 @@ def ctc_loss(log_probs: Tensor, target: Tensor, lengths: Tensor, blank: int = BL
 
 
 def frames_needed(target: Tensor) -> int:
-    """Return the smallest number of frames for a text (S,): one per token, and a blank between two equal tokens."""
+    """Return the smallest number of frames for a text: one per token, and a blank between two equal tokens.
+
+    Args:
+        target: Tokens of the text, shape (S,).
+
+    Example:
+        >>> frames_needed(torch.tensor([8, 5, 12, 12, 15]))  # hello: a blank between the two l
+        6
+    """
     return len(target) + int((target[1:] == target[:-1]).sum())
 
 
 def extended_target(target: Tensor, blank: int = BLANK) -> tuple[Tensor, Tensor]:
-    """Return l', (2 S + 1,), and a mask of the states that can be reached by skipping the state before."""
+    """Return l', the text with a blank before, between and after its tokens, and a mask of states reached by skipping.
+
+    Args:
+        target: Tokens of the text, shape (S,), int64.
+        blank: Token of the blank.
+
+    Returns:
+        The tokens of l', shape (2 S + 1,), and a mask of the same shape: True for a state that can follow the
+        state two before it, without the blank in between.
+
+    Example:
+        >>> states, skips = extended_target(torch.tensor([1, 1, 2]))
+        >>> states.tolist()
+        [0, 1, 0, 1, 0, 2, 0]
+        >>> skips.int().tolist()  # only from the second 1 to the 2: equal tokens need the blank
+        [0, 0, 0, 0, 0, 1, 0]
+    """
     states = target.new_full((2 * len(target) + 1,), blank)
     states[1::2] = target
     skips = torch.zeros_like(states, dtype=torch.bool)
@@ -499,7 +634,22 @@ def extended_target(target: Tensor, blank: int = BLANK) -> tuple[Tensor, Tensor]
 
 
 def forward_variables(log_probs: Tensor, target: Tensor, blank: int = BLANK) -> Tensor:
-    """Return log α, (T, 2 S + 1), of one sequence: `log_probs` (T, K), `target` (S,)."""
+    """Return log α of one sequence: the log probability of all prefixes that are in each state after each frame.
+
+    Args:
+        log_probs: Log probabilities of the K tokens at each frame, shape (T, K).
+        target: Tokens of the text, shape (S,), int64.
+        blank: Token of the blank.
+
+    Returns:
+        log α, shape (T, 2 S + 1); −∞ for states that cannot be reached.
+
+    Example:
+        >>> log_probs = torch.full((3, 3), 1 / 3).log()
+        >>> alpha = forward_variables(log_probs, torch.tensor([1, 2])).exp()
+        >>> (alpha * torch.tensor([[3], [9], [27]])).round().int().tolist()  # the number of prefixes in each state
+        [[1, 1, 0, 0, 0], [1, 2, 1, 1, 0], [1, 3, 3, 4, 1]]
+    """
     states, skips = extended_target(target, blank)
     said = log_probs[:, states]  # (T, 2 S + 1)
     alpha = torch.full_like(said[0], -math.inf)
@@ -512,7 +662,23 @@ def forward_variables(log_probs: Tensor, target: Tensor, blank: int = BLANK) -> 
 
 
 def backward_variables(log_probs: Tensor, target: Tensor, blank: int = BLANK) -> Tensor:
-    """Return log β, (T, 2 S + 1), of one sequence: `log_probs` (T, K), `target` (S,)."""
+    """Return log β of one sequence: the log probability of all suffixes that can follow each state at each frame.
+
+    Args:
+        log_probs: Log probabilities of the K tokens at each frame, shape (T, K).
+        target: Tokens of the text, shape (S,), int64.
+        blank: Token of the blank.
+
+    Returns:
+        log β, shape (T, 2 S + 1); −∞ for states from which the text cannot be completed.
+
+    Example:
+        >>> log_probs, target = torch.randn(6, 4).log_softmax(1), torch.tensor([1, 3])
+        >>> both = forward_variables(log_probs, target) + backward_variables(log_probs, target)
+        >>> p = both.logsumexp(1)  # Σ_s α_t(s) β_t(s) is the same at every frame t
+        >>> bool(torch.allclose(p, -textbook_ctc_loss(log_probs, target)))
+        True
+    """
     states, skips = extended_target(target, blank)
     said = log_probs[:, states]  # (T, 2 S + 1)
     beta = torch.full_like(said[0], -math.inf)
@@ -527,21 +693,66 @@ def backward_variables(log_probs: Tensor, target: Tensor, blank: int = BLANK) ->
 
 
 def textbook_ctc_loss(log_probs: Tensor, target: Tensor, blank: int = BLANK) -> Tensor:
-    """Return −log p(l | x), (), of one sequence, from the last α."""
+    """Return −log p(l | x) of one sequence, from the last α.
+
+    Args:
+        log_probs: Log probabilities of the K tokens at each frame, shape (T, K).
+        target: Tokens of the text, shape (S,), int64.
+        blank: Token of the blank.
+
+    Returns:
+        The loss, shape (), in nats; +∞ if there are too few frames for the text.
+
+    Example:
+        >>> log_probs, target = torch.randn(6, 4).log_softmax(1), torch.tensor([1, 3])
+        >>> fused = ctc_loss(log_probs[None], target[None], lengths=torch.tensor([2]))[0]
+        >>> bool(torch.isclose(textbook_ctc_loss(log_probs, target), fused))
+        True
+    """
     return -forward_variables(log_probs, target, blank)[-1, -2:].logsumexp(0)
 
 
 def occupancies(log_probs: Tensor, target: Tensor, blank: int = BLANK) -> Tensor:
-    """Return the probability of each state at each frame given the text l, α_t(s) β_t(s) / p(l | x), (T, 2 S + 1).
+    """Return the probability of each state at each frame given the text l, α_t(s) β_t(s) / p(l | x).
 
-    Each row sums to 1. The probability of the states of one token shows where that token is spoken.
+    The probability of the states of one token shows where that token is spoken.
+
+    Args:
+        log_probs: Log probabilities of the K tokens at each frame, shape (T, K).
+        target: Tokens of the text, shape (S,), int64.
+        blank: Token of the blank.
+
+    Returns:
+        The probabilities, shape (T, 2 S + 1); each row sums to 1. NaN if there are too few frames for the text.
+
+    Example:
+        >>> log_probs = torch.full((3, 3), 1 / 3).log()
+        >>> occupancies(log_probs, torch.tensor([1, 2])).round(decimals=1)  # states: blank, 1, blank, 2, blank
+        tensor([[0.2000, 0.8000, 0.0000, 0.0000, 0.0000],
+                [0.0000, 0.4000, 0.2000, 0.4000, 0.0000],
+                [0.0000, 0.0000, 0.0000, 0.8000, 0.2000]])
     """
     both = forward_variables(log_probs, target, blank) + backward_variables(log_probs, target, blank)
     return (both - both.logsumexp(1, keepdim=True)).exp()
 
 
 def textbook_gradient(logits: Tensor, target: Tensor, blank: int = BLANK) -> Tensor:
-    """Return ∂(−log p)/∂z, (T, K), of one sequence with logits z (T, K)."""
+    """Return ∂(−log p)/∂z of one sequence: the softmax of the logits minus the occupancies of each token.
+
+    Args:
+        logits: Logits z of the K tokens at each frame, shape (T, K).
+        target: Tokens of the text, shape (S,), int64.
+        blank: Token of the blank.
+
+    Returns:
+        The gradient, shape (T, K); each row sums to 0.
+
+    Example:
+        >>> z, target = torch.randn(6, 4, requires_grad=True), torch.tensor([1, 3])
+        >>> ctc_loss(z.log_softmax(1)[None], target[None], lengths=torch.tensor([2])).sum().backward()
+        >>> bool(torch.allclose(textbook_gradient(z.detach(), target), z.grad, atol=1e-6))
+        True
+    """
     log_probs = logits.log_softmax(1)
     given = torch.zeros_like(logits)
     given.index_add_(1, extended_target(target, blank)[0], occupancies(log_probs, target, blank))
@@ -562,21 +773,65 @@ LOWEST, HIGHEST = -1.0, 1.0  # values of the first and the last level of a pixel
 
 
 def normal_kl(mean1: Tensor, log_var1: Tensor, mean2: Tensor, log_var2: Tensor) -> Tensor:
-    """Return the elementwise KL divergence of N(mean1, e^log_var1) from N(mean2, e^log_var2); shapes broadcast."""
+    """Return the elementwise KL divergence of N(mean1, e^log_var1) from N(mean2, e^log_var2), in nats.
+
+    Args:
+        mean1: Mean μ₁ of the first distribution, any shape; all four broadcast, for example (N, D) with ().
+        log_var1: Logarithm of the variance, ln σ₁².
+        mean2: Mean μ₂ of the second distribution.
+        log_var2: Logarithm of the variance, ln σ₂².
+
+    Returns:
+        KL(N(μ₁, σ₁²) ‖ N(μ₂, σ₂²)) of each element, of the broadcast shape.
+
+    Example:
+        >>> zero = torch.tensor(0.0)
+        >>> normal_kl(torch.tensor([0.0, 1.0, 2.0]), zero, zero, zero)  # from a standard normal: μ²/2
+        tensor([0.0000, 0.5000, 2.0000])
+    """
     return 0.5 * (log_var2 - log_var1 + (log_var1 - log_var2).exp() + (mean1 - mean2).square() * (-log_var2).exp() - 1)
 
 
 def log_density(x: Tensor, mean: Tensor, log_var: Tensor) -> Tensor:
-    """Return ln N(x; mean, e^log_var) elementwise; shapes broadcast."""
+    """Return ln N(x; mean, e^log_var) elementwise.
+
+    Args:
+        x: Values, any shape; all three broadcast, for example (N, D) with ().
+        mean: Mean μ.
+        log_var: Logarithm of the variance, ln σ².
+
+    Returns:
+        The log density of each element, of the broadcast shape, in nats.
+
+    Example:
+        >>> log_density(torch.tensor([0.0, 1.0]), torch.tensor(0.0), torch.tensor(0.0))
+        tensor([-0.9189, -1.4189])
+    """
     return -0.5 * (math.log(2 * math.pi) + log_var + (x - mean).square() * (-log_var).exp())
 
 
 def discretized_normal_log_prob(x: Tensor, mean: Tensor, log_var: Tensor, levels: int = 256) -> Tensor:
-    """Return ln P(x) elementwise under N(mean, e^log_var), integrated over each of `levels` equal bins from −1 to 1.
+    """Return ln P(x) elementwise under N(mean, e^log_var), integrated over the bin of x.
 
-    The outer bins include the tails. Φ is the normal CDF. Far from the mean both values of Φ are nearly 0 or
-    nearly 1. The function subtracts their logarithms on the side where both are small, so that the result is exact and
-    has a gradient even for very unlikely levels.
+    The bins are of equal width, and their centers are the `levels` values from −1 to 1. The outer bins include the
+    tails. Φ is the normal CDF. Far from the mean both values of Φ are nearly 0 or nearly 1. The function subtracts
+    their logarithms on the side where both are small, so that the result is accurate and has a gradient even for very
+    unlikely levels.
+
+    Args:
+        x: Values from −1 to 1, rounded to the levels, any shape; all three broadcast, for example (N, D) with ().
+        mean: Mean μ.
+        log_var: Logarithm of the variance, ln σ².
+        levels: Number of levels, 256 for pixels of 8 bits.
+
+    Returns:
+        The log probability of each element, of the broadcast shape, in nats.
+
+    Example:
+        >>> x = torch.linspace(-1, 1, 256)
+        >>> p = discretized_normal_log_prob(x, torch.tensor(0.3), torch.tensor(-2.0)).exp()
+        >>> round(float(p.sum()), 4)  # the 256 levels are all that can occur
+        1.0
     """
     half = (HIGHEST - LOWEST) / (levels - 1) / 2
     scale = (-0.5 * log_var).exp()
@@ -595,9 +850,22 @@ NUMBERS = 1 << 25  # largest number of elements in gradients of several classes 
 def diagonal_fisher(
     logits: Callable[[Any], Tensor], parameters: Sequence[Tensor], examples: Iterable[Any]
 ) -> list[Tensor]:
-    """Return the mean diagonal Fisher information over the examples, with the shapes of the parameters.
+    """Return the mean diagonal Fisher information F_i of each weight over the examples.
 
-    `logits` maps one example to (1, K), or to (1, 1), the logit of class 1 against class 0.
+    Args:
+        logits: Function that maps one example to its logits (1, K), or to (1, 1), the logit of class 1 against class 0.
+        parameters: The weights θ, which must require gradients.
+        examples: Inputs, each passed to `logits` alone.
+
+    Returns:
+        F of each parameter, with the shapes of the parameters. It is 0 for a weight on which the logits do not depend,
+        and for all weights if there are no examples.
+
+    Example:
+        >>> w = torch.zeros(2, requires_grad=True)
+        >>> examples = [torch.tensor([1.0, 2.0]), torch.tensor([1.0, 0.0])]
+        >>> diagonal_fisher(lambda x: (w @ x).reshape(1, 1), [w], examples)  # p (1 − p) x² with p = ½
+        [tensor([0.2500, 0.5000])]
     """
     sums, count = [torch.zeros_like(p) for p in parameters], 0
     at_once = max(1, NUMBERS // max(1, sum(p.numel() for p in parameters)))

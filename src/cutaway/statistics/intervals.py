@@ -4,7 +4,7 @@ A unit is the thing that is sampled: an example, a sentence with all its tokens,
 of windows of a series. A metric has a value and a first-order contribution of each unit: the influence values of the
 jackknife (B. Efron, C. Stein, The jackknife estimate of variance, 1981). Three intervals follow:
 
-    fraction   0 to 1: the interval of E. B. Wilson (1927) for the number of independent answers with the same variance
+    fraction   0 to 1: the interval of E. B. Wilson (1927) for as many independent predictions as have this variance
     positive   losses and errors, which are skewed: the studentised bootstrap (P. Hall, 1988) of the logarithm
     signed     anything else: the studentised bootstrap; Student's t of differences, and of the logarithm of quotients
 
@@ -57,6 +57,18 @@ class Metric:
         low: The lower end of the interval; NaN without an interval.
         high: The upper end of the interval; NaN without an interval.
         note: Why there is no interval; empty if there is one.
+
+    Example:
+        >>> accuracy = proportion(18, 20)  # 18 of 20 predictions are correct
+        >>> print(accuracy)
+        0.9 (0.699 to 0.9721)
+        >>> accuracy.low > 0.5  # significantly better than 50 %
+        True
+        >>> print(accuracy.map(lambda p: 1 - p))  # the error rate
+        0.1 (0.02787 to 0.301)
+
+    If other test sets of 20 examples were drawn, and the interval computed for each, about 95 % of these intervals
+    would contain the true accuracy.
     """
 
     value: float
@@ -85,14 +97,31 @@ class Metric:
         return {**found, "note": self.note} if self.note else found
 
     def map(self, function: Callable[[float], float]) -> Metric:
-        """Return the interval on another scale. `function` must be monotonic."""
+        """Return the score and its interval on another scale.
+
+        Args:
+            function: Function of a number, monotonic between `low` and `high`. If it decreases, the ends are
+                exchanged. It is not called for NaN.
+        """
         value, *ends = (function(x) if not math.isnan(x) else x for x in (self.value, self.low, self.high))
         low, high = ends if any(map(math.isnan, ends)) else sorted(ends)
         return Metric(value, low, high, self.note)
 
 
 def without_interval(value: float, reason: str) -> Metric:
-    """Return a metric whose note says why it has no interval."""
+    """Return a metric whose note says why it has no interval.
+
+    Args:
+        value: The score.
+        reason: The reason, which follows "no interval: " in the note.
+
+    Returns:
+        The metric, with NaN for `low` and `high`.
+
+    Example:
+        >>> print(without_interval(0.9, "fewer than 10 images"))
+        0.9 (no interval: fewer than 10 images)
+    """
     return Metric(value, math.nan, math.nan, f"no interval: {reason}")
 
 
@@ -100,12 +129,20 @@ def proportion(right: float, count: float, z: float = Z95) -> Metric:
     """Return right/count with the interval of E. B. Wilson, 1927, which stays in [0, 1] and is valid for few examples.
 
     Args:
-        right: Number of correct predictions.
-        count: Number of predictions.
-        z: Number of standard errors on either side.
+        right: Number of correct predictions, from 0 to `count`.
+        count: Number of independent predictions.
+        z: Number of standard errors on either side; 1.96 for 95 %.
 
     Returns:
         The proportion and its interval; NaN if `count` is 0.
+
+    Example:
+        >>> print(proportion(18, 20))
+        0.9 (0.699 to 0.9721)
+        >>> print(proportion(180, 200))  # ten times the examples: about a third of the width
+        0.9 (0.8506 to 0.9343)
+        >>> print(proportion(20, 20))  # no error among 20 examples does not mean no error
+        1 (0.8389 to 1)
     """
     if count == 0:
         return Metric(math.nan, math.nan, math.nan)
@@ -117,10 +154,28 @@ def proportion(right: float, count: float, z: float = Z95) -> Metric:
 
 
 def mean(values: NDArray[Any], noun: str = "example") -> Metric:
-    """Return the mean of independent values (n,)."""
+    """Return the mean of independent values, with the interval of `positive`, or of `signed` if a value is negative.
+
+    Args:
+        values: Values, such as the loss of each example, shape (n,).
+        noun: Name of a unit, for the note.
+
+    Returns:
+        The mean and its interval, in the unit of the values. No interval if there are fewer than 10 values, all are
+        equal, or one is infinite; NaN if a value is.
+
+    Example:
+        >>> losses = np.array([0.3, 0.5, 0.4, 1.2, 0.3, 0.7, 0.4, 0.3, 1.6, 0.5, 0.3, 0.6])
+        >>> print(mean(losses))  # skewed: the interval extends farther above the mean than below
+        0.5917 (0.3737 to 1.816)
+        >>> print(mean(losses).map(np.exp))  # perplexity
+        1.807 (1.453 to 6.149)
+        >>> print(mean(losses[:3], noun="batch"))
+        0.4 (no interval: fewer than 10 batches)
+    """
     values = np.asarray(values, np.float64)
     found = _reject_few(float(values.mean()), len(values), noun) if len(values) else without_interval(math.nan, "empty")
-    if not found.note:
+    if not (found.note or math.isnan(found.value)):
         positive_values = bool((values >= 0).all())
         units = _mean_contributions(values, found.value)
         found = (positive if positive_values else signed)(found.value, units)
@@ -140,11 +195,24 @@ def _mean_contributions(values: NDArray[np.float64], value: float) -> NDArray[np
 
 
 def root_mean_square(errors: NDArray[Any], noun: str = "example") -> Metric:
-    """Return the RMSE of independent errors (n,).
+    """Return the RMSE of independent errors.
 
     The interval is wider for few errors than that of their squares. A small sample of errors with heavy tails misses
     the few that have most of the squared error. The logarithmic interval is therefore widened by 1 + 1/n, which covers
     92 to 98 % from Student's t of five degrees of freedom to uniform errors.
+
+    Args:
+        errors: Predictions minus targets, shape (n,).
+        noun: Name of a unit, for the note.
+
+    Returns:
+        The RMSE and its interval, in the unit of the errors. No interval if there are fewer than 10 errors, all have
+        the same size, or one is infinite; NaN if an error is.
+
+    Example:
+        >>> errors = np.array([0.5, -1.0, 2.0, 0.0, -0.5, 1.5, -2.5, 1.0, 0.5, -1.0, 0.0, 3.0])
+        >>> print(root_mean_square(errors))
+        1.451 (0.837 to 2.666)
     """
     found = mean(np.square(np.asarray(errors, np.float64)), noun=noun)
     if not (found.note or math.isnan(found.low)):
@@ -155,12 +223,46 @@ def root_mean_square(errors: NDArray[Any], noun: str = "example") -> Metric:
 
 
 def ratio(above: NDArray[Any], below: NDArray[Any], noun: str = "example") -> Metric:
-    """Return Σ above / Σ below, both (n,) and not negative: a loss by tokens, errors by words."""
+    """Return Σ above / Σ below over independent units: the loss per token, the errors per word.
+
+    Units are resampled, not tokens, because the tokens of one sentence are not independent.
+
+    Args:
+        above: Contribution of each unit to the numerator, shape (n,), at least 0.
+        below: Contribution to the denominator, shape (n,), at least 0.
+        noun: Name of a unit, for the note.
+
+    Returns:
+        The ratio, which is not the mean of the ratios of the units, and its interval by `jackknife` and `positive`.
+
+    Example:
+        >>> wrong = np.array([1, 0, 2, 0, 1, 3, 0, 1, 0, 2])  # word errors of ten sentences
+        >>> words = np.array([9, 7, 12, 5, 8, 15, 6, 9, 4, 11])
+        >>> print(ratio(wrong, words, noun="sentence"))  # word error rate
+        0.1163 (0.06343 to 0.2046)
+    """
     return jackknife(np.stack([above, below], 1), _quotient, positive, noun)
 
 
 def share(above: NDArray[Any], below: NDArray[Any], noun: str = "example") -> Metric:
-    """Return Σ above / Σ below, if no unit has more above than below: the fraction of correct pixels of images."""
+    """Return Σ above / Σ below over independent units, at most 1: the fraction of correct pixels.
+
+    Args:
+        above: Contribution of each unit to the numerator, shape (n,), from 0 to `below`.
+        below: Contribution to the denominator, shape (n,).
+        noun: Name of a unit, for the note.
+
+    Returns:
+        The fraction and its interval, in [0, 1], by `jackknife` and `fraction`.
+
+    Example:
+        >>> right = np.array([90, 80, 95, 99, 70, 88, 92, 85, 97, 60])  # correct pixels of ten images
+        >>> pixels = np.full(10, 100)
+        >>> print(share(right, pixels, noun="image"))
+        0.856 (0.7455 to 0.9234)
+        >>> print(proportion(right.sum(), pixels.sum()))  # too narrow: pixels of one image are not independent
+        0.856 (0.8329 to 0.8764)
+    """
     return jackknife(np.stack([above, below], 1), _quotient, fraction, noun)
 
 
@@ -176,17 +278,29 @@ def jackknife(
     noun: str = "example",
     least: int = MIN_UNITS,
 ) -> Metric:
-    """Return a score of the sums of `units` (n, k) over independent units.
+    """Return a score of the sums of `units` over independent units.
+
+    The score is computed without each unit in turn. With more than 400 units, they are combined at random into 400
+    groups.
 
     Args:
-        units: Contribution of each unit to the sums.
-        score: Sums (R, k) to scores (R,).
-        interval: `fraction`, `positive`, `quotient`, `signed` or `symmetric`.
-        noun: Name of a unit.
+        units: Contribution of each unit to k sums, shape (n, k).
+        score: Function of sums (R, k) that returns scores (R,).
+        interval: Interval from the contributions of units: `fraction` for scores from 0 to 1, `positive` for losses and
+            errors, `signed` for scores of either sign, `symmetric` for differences, `quotient` for ratios of errors.
+        noun: Name of a unit, for the note.
         least: Minimum number of units for an interval.
 
     Returns:
-        The metric; without an interval if there are few units, or if a part of them has no score.
+        The metric; without an interval if there are fewer than `least` units, or if a part of them has no score; NaN
+        without units.
+
+    Example:
+        >>> found = [3, 2, 4, 1, 2, 3, 0, 2, 3, 1]  # correctly found names in each of ten documents
+        >>> wrong, missed = [0, 1, 1, 0, 2, 0, 1, 0, 1, 0], [1, 0, 0, 2, 0, 1, 1, 0, 0, 0]
+        >>> units = np.stack([found, wrong, missed], 1)
+        >>> print(jackknife(units, lambda s: 2 * s[:, 0] / (2 * s[:, 0] + s[:, 1] + s[:, 2]), fraction))  # F1
+        0.7925 (0.6591 to 0.8829)
     """
     groups = _sum_by_group(np.asarray(units, np.float64))
     total = groups.sum(0)
@@ -199,16 +313,34 @@ def jackknife(
 
 
 def interval_without_each(value: float, without: Values, interval: Callable[[float, Values], Metric]) -> Metric:
-    """Return the interval of a score from the leave-one-out scores (G,) of G groups of units."""
+    """Return the interval of a score from its leave-one-out scores, for a score that is not a function of sums.
+
+    Args:
+        value: The score of all units.
+        without: The scores without each of G groups of units in turn, shape (G,). With more units than can be left out
+            one by one, leave out the groups of `group_units`.
+        interval: `fraction`, `positive`, `quotient`, `signed` or `symmetric`, as in `jackknife`.
+
+    Returns:
+        The metric; without an interval if a score without a group is not finite.
+
+    Example:
+        >>> x = np.array([0.5, 1.0, 2.0, 0.0, 0.5, 1.5, 2.5, 1.0, 0.5, 1.0, 0.0, 3.0])
+        >>> without = np.array([np.delete(x, i).std(ddof=1) for i in range(len(x))])
+        >>> print(interval_without_each(x.std(ddof=1), without, positive))  # standard deviation
+        0.9564 (0.6135 to 2.015)
+    """
     if not np.isfinite(without).all():
         return without_interval(value, "the score depends on a few of the examples")
     return interval(value, value + (len(without) - 1) * (without.mean() - without))
 
 
 def _reject_few(value: float, count: int, noun: str, least: int = MIN_UNITS) -> Metric:
-    """Return the value alone, with a note if there are too few units for an interval."""
+    """Return the value alone, with a note if it is infinite or has too few units for an interval."""
     if math.isnan(value):
         return Metric(value, math.nan, math.nan)
+    if math.isinf(value):
+        return without_interval(value, "the value is infinite")
     return (
         without_interval(value, f"fewer than {least} {plural(noun)}") if count < least else Metric(value, value, value)
     )
@@ -220,9 +352,24 @@ def plural(noun: str) -> str:
 
 
 def group_units(count: int, groups: int = MAX_UNITS) -> NDArray[np.int64]:
-    """Return the group of each of `count` units, shape (count,), the same each time.
+    """Return the group of each of `count` units, the same each time.
 
-    Each unit is a group, or is in one of `groups` at random if there are more units.
+    Each unit is a group, or is in one of `groups` at random if there are more units. Groups differ in size by at most
+    one.
+
+    Args:
+        count: Number of units.
+        groups: Largest number of groups.
+
+    Returns:
+        The index of the group of each unit, shape (count,).
+
+    Example:
+        >>> group_units(5)
+        array([0, 1, 2, 3, 4])
+        >>> sizes = np.bincount(group_units(1000)).tolist()
+        >>> len(sizes), min(sizes), max(sizes)
+        (400, 2, 3)
     """
     if count <= groups:
         return np.arange(count)
@@ -247,16 +394,42 @@ def fraction(value: float, added: Values, most: float = math.inf) -> Metric:
     """Return the interval of a value in [0, 1]: Wilson's, for the number of predictions with the same variance.
 
     Args:
-        value: The score.
-        added: Contribution of each unit, shape (n,), with mean `value`.
-        most: Maximum number of predictions; the number of units, if all contribute the same.
+        value: The score, from 0 to 1.
+        added: Contribution of each of at least two units, shape (n,), with mean `value`.
+        most: Number of predictions for which the interval is computed if all units contribute the same; at most n, and
+            n by default.
+
+    Returns:
+        The metric.
+
+    Example:
+        >>> added = np.array([1.0, 0.9, 0.8, 1.0, 0.7, 0.9, 1.0, 0.6, 0.9, 1.0])  # accuracy in each of ten images
+        >>> print(fraction(added.mean(), added))
+        0.88 (0.746 to 0.9482)
     """
     variance = float(added.var(ddof=1)) / len(added)
     return effective(value, variance, min(most, len(added)), len(added) - 1)
 
 
 def effective(value: float, variance: float, units: float, freedom: float = math.inf) -> Metric:
-    """Return Wilson's interval of a value in [0, 1] with the given variance, or of `units` predictions if it is 0."""
+    """Return Wilson's interval of a value in [0, 1] with the given variance.
+
+    It is the interval for the number of independent predictions with the same variance, value (1 − value) / variance.
+
+    Args:
+        value: The score, from 0 to 1.
+        variance: Square of its standard error.
+        units: Number of predictions that is used if the variance or value (1 − value) is 0.
+        freedom: Degrees of freedom of the variance, for the quantile of Student's t; infinite for the normal
+            distribution.
+
+    Returns:
+        The metric; without an interval if the variance is infinite.
+
+    Example:
+        >>> print(effective(0.9, variance=0.0045, units=20))  # as of 20 independent predictions: 0.09 / 20
+        0.9 (0.699 to 0.9721)
+    """
     if math.isinf(variance):
         return without_interval(value, "its variance is unknown")
     spread = value * (1 - value)
@@ -265,29 +438,98 @@ def effective(value: float, variance: float, units: float, freedom: float = math
 
 
 def wilson(value: float, count: float, z: float = Z95) -> Metric:
-    """Return the interval of E. B. Wilson, 1927, of a value in [0, 1] as a fraction of `count` predictions."""
+    """Return the interval of E. B. Wilson, 1927, of a value in [0, 1] as a fraction of `count` predictions.
+
+    Args:
+        value: The score, from 0 to 1.
+        count: Number of independent predictions, above 0; it need not be a whole number.
+        z: Number of standard errors on either side; 1.96 for 95 %.
+
+    Returns:
+        The metric.
+
+    Example:
+        >>> print(wilson(0.9, 20))  # as proportion(18, 20)
+        0.9 (0.699 to 0.9721)
+    """
     found = proportion(min(max(value, 0.0), 1.0) * count, count, z)
     return Metric(value, min(value, found.low), max(value, found.high))
 
 
 def positive(value: float, added: Values) -> Metric:
-    """Return the interval of a value above 0, by the studentised bootstrap of its logarithm."""
+    """Return the interval of a value above 0, by the studentised bootstrap of its logarithm.
+
+    Args:
+        value: The score, such as a loss.
+        added: Contribution of each of at least two units, shape (n,), with mean `value`.
+
+    Returns:
+        The metric; without an interval if all units contribute the same.
+
+    Example:
+        >>> errors = np.array([0.3, 0.5, 0.4, 1.2, 0.3, 0.7, 0.4, 0.3, 1.6, 0.5, 0.3, 0.6])
+        >>> print(positive(errors.mean(), errors))
+        0.5917 (0.3737 to 1.816)
+    """
     return _studentised(value, added, logarithm=True)
 
 
 def signed(value: float, added: Values) -> Metric:
-    """Return the interval of a value of either sign, by the studentised bootstrap."""
+    """Return the interval of a value of either sign, by the studentised bootstrap.
+
+    Args:
+        value: The score.
+        added: Contribution of each of at least two units, shape (n,), with mean `value`.
+
+    Returns:
+        The metric; without an interval if all units contribute the same.
+
+    Example:
+        >>> gains = np.array([0.2, -0.1, 0.4, 0.3, -0.2, 0.1, 0.5, 0.0, 0.3, 0.1, -0.1, 0.4])
+        >>> print(signed(gains.mean(), gains))  # it contains 0
+        0.1583 (-0.02324 to 0.3229)
+    """
     return _studentised(value, added, logarithm=False)
 
 
 def symmetric(value: float, added: Values) -> Metric:
-    """Return Student's t interval of a difference, whose errors are symmetric."""
+    """Return Student's t interval of a difference, whose errors are symmetric.
+
+    Args:
+        value: The score, such as the difference of two losses.
+        added: Contribution of each of at least two units, shape (n,), with mean `value`.
+
+    Returns:
+        The metric. If all units contribute the same, the interval has no width.
+
+    Example:
+        >>> gains = np.array([0.2, -0.1, 0.4, 0.3, -0.2, 0.1, 0.5, 0.0, 0.3, 0.1, -0.1, 0.4])
+        >>> print(symmetric(gains.mean(), gains))
+        0.1583 (0.01381 to 0.3029)
+    """
     half = student(len(added) - 1) * math.sqrt(float(added.var(ddof=1)) / len(added))
     return Metric(value, value - half, value + half)
 
 
 def quotient(value: float, added: Values) -> Metric:
-    """Return the interval of a ratio of two errors or variances, whose logarithm has symmetric errors."""
+    """Return the interval of a ratio of two errors or variances, whose logarithm has symmetric errors.
+
+    It is Student's t interval of the logarithm, widened for few units.
+
+    Args:
+        value: The ratio, above 0.
+        added: Contribution of each of at least two units, shape (n,), with mean `value`.
+
+    Returns:
+        The metric; without an interval if all units contribute the same.
+
+    Example:
+        >>> errors = np.array([1, 4, 0, 2, 1, 3, 1, 0, 2, 1])  # squared errors of ten predictions
+        >>> apart = np.array([9, 16, 4, 1, 8, 20, 7, 5, 12, 6])  # squared distances of the targets from their mean
+        >>> unexplained = jackknife(np.stack([errors, apart], 1), lambda s: s[:, 0] / s[:, 1], quotient)
+        >>> print(unexplained.map(lambda x: 1 - x))  # R²
+        0.8295 (0.721 to 0.8959)
+    """
     count, error = len(added), math.sqrt(float(added.var(ddof=1)) / len(added))
     if not error > TIES * abs(value):
         return without_interval(value, "all examples have the same value")
@@ -337,9 +579,15 @@ def cached_resamples(count: int) -> Resamples:
 
 @functools.lru_cache(maxsize=1024)
 def student(freedom: float, level: float = LEVEL) -> float:
-    """Return the two-sided quantile of Student's t.
+    """Return the two-sided quantile of Student's t: the fraction `level` of the distribution lies within ± this value.
 
-    The fraction `level` of the distribution lies within ± this value.
+    Args:
+        freedom: Degrees of freedom, above 0; infinite for the normal distribution.
+        level: Fraction of the distribution, above 0 and below 1.
+
+    Example:
+        >>> round(student(9), 3), round(student(math.inf), 3)  # 95 % of the mean of ten values, and of very many
+        (2.262, 1.96)
     """
     from scipy.special import stdtrit  # comes with scikit-learn
 
@@ -418,13 +666,27 @@ def block_sums(values: Values, overlap: int) -> Values:
 def window_metric(
     values: Values, overlap: int, score: Score, interval: Callable[[float, Values], Metric] = positive
 ) -> Metric:
-    """Return a score of the sums over windows, with an interval by blocks.
+    """Return a score of the sums over windows of a time series, with an interval by blocks.
+
+    Neighboring windows overlap and are not independent. The windows are split into 8 to 12 consecutive blocks, and the
+    blocks are the units of `jackknife`.
 
     Args:
-        values: Contribution of each window, shape (n, k), in the order of time.
-        overlap: Number of windows that begin within one horizon.
-        score: Sums (R, k) to scores (R,).
-        interval: Interval of the score from the contributions of the blocks.
+        values: Contribution of each window to k sums, shape (n, k), in the order of time.
+        overlap: Number of windows that begin within one horizon: the horizon times the number of series.
+        score: Function of sums (R, k) that returns scores (R,).
+        interval: Interval of the score from the contributions of the blocks, as in `jackknife`.
+
+    Returns:
+        The metric; without an interval if there are fewer than 8 blocks, each at least two horizons long.
+
+    Example:
+        >>> errors = np.sin(np.arange(60.0) ** 2)  # of 60 forecasts
+        >>> sums = np.stack([errors**2, np.ones(60)], 1)
+        >>> print(window_metric(sums, overlap=3, score=lambda s: np.sqrt(s[:, 0] / s[:, 1])))  # RMSE
+        0.6921 (0.5955 to 0.8229)
+        >>> print(window_metric(sums, overlap=12, score=lambda s: np.sqrt(s[:, 0] / s[:, 1])))
+        0.6921 (no interval: 60 windows; 192 are needed because neighbors overlap)
     """
     blocks = block_sums(values, overlap)
     if len(blocks) < MIN_BLOCKS:

@@ -25,10 +25,19 @@ from ..activations import formula, softmax
 
 
 class Layer(NamedTuple):
-    """One layer: weight (out, in), bias (out,) or None, the activation's name in ACTIVATIONS, and a normalization.
+    """One layer of a multi-layer perceptron: g(norm(W a + b)).
 
-    The normalization is applied to the weighted sums before the activation, in evaluation mode: batch or layer
-    normalization, or None.
+    Attributes:
+        weight: Weights W, shape (out, in).
+        bias: Bias b, shape (out,), or None.
+        activation: Name of the activation g in `ACTIVATIONS`, as `nn.activations.formula` accepts it.
+        norm: Normalization of the weighted sums before the activation, in evaluation mode: `BatchNorm1d` or `LayerNorm`
+            with weights, or None.
+
+    Example:
+        >>> layer = Layer(weight=torch.tensor([[1.0, -1.0]]), bias=torch.tensor([0.5]), activation="relu")
+        >>> forward([layer], torch.tensor([[2.0, 1.0]])).a[-1]  # max(0, 2 − 1 + 0.5)
+        tensor([[1.5000]])
     """
 
     weight: Tensor
@@ -38,22 +47,50 @@ class Layer(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """The intermediate values of a forward pass. a[0] is the input; layer l computes z[l] from a[l], u[l] from z[l] and
-    a[l + 1] from u[l].
+    """The intermediate values of a forward pass through L layers.
+
+    Layer l computes z[l] from a[l], u[l] from z[l] and a[l + 1] from u[l].
+
+    Attributes:
+        z: Weighted sums W a + b of each layer, L tensors of shape (N, out).
+        u: The same after the normalization; z itself without one.
+        a: The input, shape (N, in), then the activation of each layer, L + 1 tensors. The last is the network's output.
+
+    Example:
+        >>> layers = [Layer(torch.eye(2), None, "relu"), Layer(torch.ones(1, 2), None, "identity")]
+        >>> trace = forward(layers, torch.tensor([[3.0, -4.0]]))
+        >>> [a.tolist() for a in trace.a]
+        [[[3.0, -4.0]], [[3.0, 0.0]], [[3.0]]]
     """
 
-    z: list[Tensor]  # L of (N, out)
-    u: list[Tensor]  # L of (N, out), z normalized; z itself without normalization
-    a: list[Tensor]  # L + 1 of (N, in); the last is the network's output
+    z: list[Tensor]
+    u: list[Tensor]
+    a: list[Tensor]
 
 
 class Gradient(NamedTuple):
-    """The gradients of one layer, and the error δ = ∂loss/∂z from which they are computed."""
+    """The gradients of one layer, and the error from which they are computed. All are of the loss summed over examples.
 
-    delta: Tensor  # (N, out)
-    weight: Tensor  # (out, in)
-    bias: Tensor  # (out,)
-    back: Tensor | None = None  # (N, out) ∂loss/∂a, from the next layer; None for the last layer
+    Attributes:
+        delta: Error δ = ∂loss/∂z of each example, shape (N, out).
+        weight: ∂loss/∂W, shape (out, in).
+        bias: ∂loss/∂b, shape (out,). It is computed also for a layer without bias.
+        back: ∂loss/∂a of the layer's output, as the next layer passes it back, shape (N, out); None for the last layer.
+
+    Example:
+        >>> layers = [Layer(torch.eye(2), None, "relu"), Layer(torch.ones(1, 2), None, "identity")]
+        >>> trace = forward(layers, torch.tensor([[3.0, -4.0]]))
+        >>> first, last = backward(layers, trace, delta_half_squared_error(layers, trace, torch.tensor([[1.0]])))
+        >>> last.delta.tolist(), last.weight.tolist()  # y − t, and its product with the activations 3 and 0
+        ([[2.0]], [[6.0, 0.0]])
+        >>> first.back.tolist(), first.delta.abs().tolist()  # relu passes nothing back where it is off
+        ([[2.0, 2.0]], [[2.0, 0.0]])
+    """
+
+    delta: Tensor
+    weight: Tensor
+    bias: Tensor
+    back: Tensor | None = None
 
 
 def forward(layers: Sequence[Layer], x: Tensor) -> Trace:
@@ -65,6 +102,15 @@ def forward(layers: Sequence[Layer], x: Tensor) -> Trace:
 
     Returns:
         The weighted sums, normalized sums and activations of all layers.
+
+    Raises:
+        UnknownName: If there is no activation of a layer's name.
+
+    Example:
+        >>> layers = [Layer(torch.randn(5, 3), torch.zeros(5), "tanh"), Layer(torch.randn(2, 5), None, "identity")]
+        >>> trace = forward(layers, torch.randn(4, 3))
+        >>> [tuple(a.shape) for a in trace.a]
+        [(4, 3), (4, 5), (4, 2)]
     """
     trace = Trace(z=[], u=[], a=[x])
     for weight, bias, activation, norm in layers:
@@ -78,13 +124,22 @@ def forward(layers: Sequence[Layer], x: Tensor) -> Trace:
 def delta_half_squared_error(layers: Sequence[Layer], trace: Trace, target: Tensor) -> Tensor:
     """Compute δ of the last layer for the loss ½ Σ (a − t)²: (a − t) ⊙ g′(z).
 
+    The last layer must have no normalization.
+
     Args:
         layers: The layers, first to last.
         trace: The result of `forward`.
         target: Targets t, shape (N, out).
 
     Returns:
-        δ, shape (N, out).
+        δ of each example, shape (N, out).
+
+    Example:
+        >>> layers = [Layer(torch.tensor([[2.0]]), None, "identity")]
+        >>> trace = forward(layers, torch.tensor([[1.5], [0.0]]))  # outputs 3 and 0
+        >>> delta_half_squared_error(layers, trace, torch.tensor([[1.0], [1.0]]))
+        tensor([[ 2.],
+                [-1.]])
     """
     derivative = formula(layers[-1].activation).derivative
     return (trace.a[-1] - target) * derivative(trace.z[-1])
@@ -93,15 +148,22 @@ def delta_half_squared_error(layers: Sequence[Layer], trace: Trace, target: Tens
 def delta_cross_entropy(layers: Sequence[Layer], trace: Trace, target: Tensor) -> Tensor:
     """Compute δ of the last layer for the loss −log softmax(a)_t: (softmax(a) − one-hot(t)) ⊙ g′(z).
 
-    The output a holds the logits, so g is usually the identity and δ the difference alone; any g is handled.
+    The output a holds the logits, so g is usually the identity and δ the difference alone; any g is handled. The last
+    layer must have no normalization.
 
     Args:
         layers: The layers, first to last.
         trace: The result of `forward`.
-        target: Class indices t, shape (N,).
+        target: Class indices t, shape (N,), int64.
 
     Returns:
-        δ, shape (N, out).
+        δ of each example, shape (N, out). Each row sums to 0 if g is the identity.
+
+    Example:
+        >>> layers = [Layer(torch.eye(2), None, "identity")]
+        >>> trace = forward(layers, torch.tensor([[0.0, 0.0]]))  # both classes have probability ½
+        >>> delta_cross_entropy(layers, trace, torch.tensor([1]))
+        tensor([[ 0.5000, -0.5000]])
     """
     logits = trace.a[-1]
     derivative = formula(layers[-1].activation).derivative
@@ -112,11 +174,16 @@ def gradient_binary_cross_entropy(a: Tensor, target: Tensor) -> Tensor:
     """Compute ∂J/∂a = −y/a + (1 − y)/(1 − a) of the loss J = −y log a − (1 − y) log(1 − a).
 
     Args:
-        a: The output, the probability of class 1, shape (N, 1).
+        a: The output, the probability of class 1, above 0 and below 1, shape (N, 1).
         target: Classes y, 0 or 1, shape (N,).
 
     Returns:
         ∂J/∂a, shape (N, 1).
+
+    Example:
+        >>> gradient_binary_cross_entropy(torch.tensor([[0.8], [0.8]]), torch.tensor([1, 0]))
+        tensor([[-1.2500],
+                [ 5.0000]])
     """
     y = target[:, None].to(a.dtype)
     return -y / a + (1 - y) / (1 - a)
@@ -125,8 +192,8 @@ def gradient_binary_cross_entropy(a: Tensor, target: Tensor) -> Tensor:
 def delta_binary_cross_entropy(layers: Sequence[Layer], trace: Trace, target: Tensor) -> Tensor:
     """Compute δ of the last layer for the loss −y log a − (1 − y) log(1 − a): a − y.
 
-    The last layer has a sigmoid, a = σ(z). Its slope σ′(z) = a (1 − a) cancels the denominators of ∂J/∂a, which
-    `gradient_binary_cross_entropy` returns: δ = ∂J/∂a ⊙ σ′(z) = a − y.
+    The last layer has a sigmoid, a = σ(z), and no normalization. Its slope σ′(z) = a (1 − a) cancels the denominators
+    of ∂J/∂a, which `gradient_binary_cross_entropy` returns: δ = ∂J/∂a ⊙ σ′(z) = a − y.
 
     Args:
         layers: The layers, first to last.
@@ -134,10 +201,17 @@ def delta_binary_cross_entropy(layers: Sequence[Layer], trace: Trace, target: Te
         target: Classes y, 0 or 1, shape (N,).
 
     Returns:
-        δ, shape (N, 1).
+        δ of each example, shape (N, 1).
 
     Raises:
         ValueError: If the last layer has another activation.
+
+    Example:
+        >>> layers = [Layer(torch.tensor([[1.0]]), None, "sigmoid")]
+        >>> trace = forward(layers, torch.tensor([[0.0], [0.0]]))  # a = σ(0) = ½
+        >>> delta_binary_cross_entropy(layers, trace, torch.tensor([1, 0]))
+        tensor([[-0.5000],
+                [ 0.5000]])
     """
     if layers[-1].activation != "sigmoid":
         raise ValueError(f"Invalid activation={layers[-1].activation} of the last layer: must be sigmoid.")
@@ -154,6 +228,15 @@ def backward(layers: Sequence[Layer], trace: Trace, delta: Tensor) -> list[Gradi
 
     Returns:
         The gradients of each layer, first to last, summed over the N examples.
+
+    Example:
+        >>> w = torch.randn(2, 3, requires_grad=True)
+        >>> layers = [Layer(w, torch.zeros(2), "tanh"), Layer(torch.ones(1, 2), None, "identity")]
+        >>> trace, target = forward(layers, torch.randn(4, 3)), torch.randn(4, 1)
+        >>> gradients = backward(layers, trace, delta_half_squared_error(layers, trace, target))
+        >>> (0.5 * (trace.a[-1] - target) ** 2).sum().backward()  # the same by autograd
+        >>> bool(torch.allclose(gradients[0].weight, w.grad, atol=1e-6))
+        True
     """
     gradients = []
     back = None
@@ -168,13 +251,29 @@ def backward(layers: Sequence[Layer], trace: Trace, delta: Tensor) -> list[Gradi
 
 
 def batch_norm_slope(norm: nn.BatchNorm1d) -> Tensor:
-    """Return ∂u/∂z of batch normalization with running statistics, which is affine in each neuron, (out,)."""
+    """Return ∂u/∂z of batch normalization with running statistics, which is affine in each neuron, shape (out,)."""
     assert norm.running_var is not None, "it keeps statistics"
     return norm.weight.detach() / (norm.running_var + norm.eps).sqrt()
 
 
 def normalization_backward(norm: nn.Module | None, z: Tensor, error: Tensor) -> Tensor:
-    """Return ∂loss/∂z (N, out) from ∂loss/∂u, through batch normalization, layer normalization or None."""
+    """Pass a gradient back through the normalization u = norm(z) of a layer.
+
+    Args:
+        norm: `BatchNorm1d` in evaluation mode, with its running statistics, or `LayerNorm`, either with weights; or
+            None for u = z.
+        z: Weighted sums before the normalization, shape (N, out).
+        error: ∂loss/∂u, shape (N, out).
+
+    Returns:
+        ∂loss/∂z, shape (N, out). The error itself if `norm` is None.
+
+    Example:
+        >>> z, error = torch.tensor([[1.0, 2.0, 4.0]]), torch.tensor([[1.0, 0.0, 0.0]])
+        >>> back = normalization_backward(torch.nn.LayerNorm(3), z, error)
+        >>> bool(back.sum().abs() < 1e-6)  # adding a constant to z changes nothing
+        True
+    """
     if norm is None:
         return error
     if isinstance(norm, nn.BatchNorm1d):

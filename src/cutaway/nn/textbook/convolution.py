@@ -57,11 +57,17 @@ def output_size(n: int, kernel: int, stride: int = 1, padding: int = 0, dilation
     """Return the number of outputs, ⌊(n + 2p − d(k − 1) − 1)/s⌋ + 1; 0 if no window fits.
 
     Args:
-        n: Number of entries.
+        n: Number of entries along the axis.
         kernel: Kernel size k.
-        stride: Stride s.
+        stride: Stride s, at least 1.
         padding: Number p of zeros at either end.
-        dilation: Dilation d.
+        dilation: Dilation d; 1 for a kernel without gaps.
+
+    Example:
+        >>> output_size(224, kernel=7, stride=2, padding=3)  # the first convolution of ResNet
+        112
+        >>> output_size(3, kernel=5)
+        0
     """
     return max(0, (n + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1)
 
@@ -117,20 +123,34 @@ def correlate(
     For an even kernel, "same" pads as PyTorch does.
 
     Args:
-        x: Inputs; see the module's table of shapes.
-        kernel: One kernel, or the weights of a layer.
-        padding: Number of zeros at either end, or one of "valid", "same", "full" and "circular".
+        x: Inputs, shape (..., n) or (..., n₁, n₂) for one kernel, (N, C, n), (N, C, n₁, n₂) or (N, C, n₁, n₂, n₃) for a
+            layer.
+        kernel: One kernel, shape (k,) or (k₁, k₂), or the weights of a layer, shape (O, C/groups, k), with one to three
+            spatial axes.
+        padding: Number of zeros at either end, one number or one for each axis, or "valid" (none), "same", "full" or
+            "circular".
         stride: Stride, one number or one for each axis.
-        dilation: Dilation, one number or one for each axis.
-        groups: Number of channel groups of a layer.
-        method: "direct", "toeplitz", "fft" or "fused".
+        dilation: Dilation, one number or one for each axis; 1 for a kernel without gaps.
+        groups: Number of channel groups of a layer; 1 for one kernel.
+        method: "direct", "toeplitz", "fft" or "fused". All give the same result up to rounding.
 
     Returns:
-        The outputs, with the batch and channel axes as in the module's table.
+        The outputs: x with its last axes filtered for one kernel, (N, O, ...) for a layer.
 
     Raises:
-        ModelError: If shapes do not fit or no window fits.
+        InputShapeError: If x and kernel do not fit, or x is shorter than the kernel.
+        ConfigError: If a padding, stride, dilation or number of groups is not allowed, or x has fewer axes than the
+            kernel.
         UnknownName: If there is no such method.
+
+    Example:
+        >>> x, w = torch.tensor([0.0, 0.0, 1.0, 0.0, 0.0]), torch.tensor([1.0, 2.0, 3.0])
+        >>> correlate(x, w)  # an impulse returns the flipped kernel
+        tensor([3., 2., 1.])
+        >>> correlate(x, w, padding="same")
+        tensor([0., 3., 2., 1., 0.])
+        >>> correlate(torch.ones(8, 3, 32, 32), torch.ones(16, 3, 5, 5), stride=2, method="fft").shape  # a layer
+        torch.Size([8, 16, 14, 14])
     """
     windows = _windows(kernel, padding, stride, dilation, turned=False)
     return _apply(x, kernel, windows, groups, method)
@@ -146,9 +166,34 @@ def convolve(
     groups: int = 1,
     method: str = "direct",
 ) -> Tensor:
-    """Compute the convolution y_i = Σ_a w_{k−1−a} x_{s·i + d·a − p}, as `scipy.signal.convolve`.
+    """Compute the convolution y_i = Σ_a w_{k−1−a} x_{s·i + d·a − p}, as `scipy.signal.convolve` with mode="valid".
 
-    The arguments, the result and the errors are those of `correlate`.
+    It is `correlate` with the kernel flipped along its spatial axes. For an even kernel, the padding of "same" is
+    flipped too.
+
+    Args:
+        x: As in `correlate`.
+        kernel: As in `correlate`.
+        padding: As in `correlate`.
+        stride: As in `correlate`.
+        dilation: As in `correlate`.
+        groups: As in `correlate`.
+        method: As in `correlate`.
+
+    Returns:
+        The outputs, in the shape that `correlate` returns.
+
+    Raises:
+        InputShapeError: As in `correlate`.
+        ConfigError: As in `correlate`.
+        UnknownName: If there is no such method.
+
+    Example:
+        >>> x, w = torch.tensor([0.0, 0.0, 1.0, 0.0, 0.0]), torch.tensor([1.0, 2.0, 3.0])
+        >>> convolve(x, w)  # an impulse returns the kernel
+        tensor([1., 2., 3.])
+        >>> convolve(w, torch.tensor([1.0, 1.0]), padding="full")  # (1 + 2t + 3t²)(1 + t)
+        tensor([1., 3., 5., 3.])
     """
     windows = _windows(kernel, padding, stride, dilation, turned=True)
     return _apply(x, _flip(kernel), windows, groups, method)
@@ -163,7 +208,7 @@ def correlation_matrix(
     dilation: Sizes = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Return the matrix T with `correlate(x, w)` = T x, for x of `size` pixels: (outputs, inputs), all axes flattened.
+    """Return the matrix T with `correlate(x, w)` = T x, for x of `size` pixels.
 
     For one kernel along one axis with stride 1 it is a Toeplitz matrix, constant along every diagonal: T_ij = w_{j − i
     + p}. For two axes it consists of such blocks. For a layer there is such a matrix for each pair of output and input
@@ -171,12 +216,29 @@ def correlation_matrix(
     convolution: for "valid" the one with "full".
 
     Args:
-        kernel: One kernel, or the weights of a layer.
-        size: Number of pixels of x, one number or one for each axis.
+        kernel: One kernel, or the weights of a layer, as in `correlate`.
+        size: Number of pixels of x, one number for all axes or one for each.
         padding: As in `correlate`.
         stride: As in `correlate`.
         dilation: As in `correlate`.
         groups: As in `correlate`.
+
+    Returns:
+        T, shape (outputs, inputs), with all axes of outputs and inputs flattened, channels first.
+
+    Raises:
+        InputShapeError: If the kernel has no allowed shape, or is longer than `size`.
+        ConfigError: If a size, padding, stride, dilation or number of groups is not allowed.
+
+    Example:
+        >>> w = torch.tensor([1.0, 2.0, 3.0])
+        >>> correlation_matrix(w, 5)
+        tensor([[1., 2., 3., 0., 0.],
+                [0., 1., 2., 3., 0.],
+                [0., 0., 1., 2., 3.]])
+        >>> x = torch.randn(5)
+        >>> bool(torch.allclose(correlation_matrix(w, 5) @ x, correlate(x, w), atol=1e-6))
+        True
     """
     windows = _windows(kernel, padding, stride, dilation, turned=False)
     sizes = _sizes(size, len(windows), "size")
@@ -193,9 +255,32 @@ def convolution_matrix(
     dilation: Sizes = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Return the matrix T with `convolve(x, w)` = T x: T_ij = w_{i − j + k − 1 − p}.
+    """Return the matrix T with `convolve(x, w)` = T x: for one axis T_ij = w_{s·i − j + k − 1 − p}, with dilation 1.
 
-    The arguments are those of `correlation_matrix`.
+    Args:
+        kernel: One kernel, or the weights of a layer, as in `correlate`.
+        size: Number of pixels of x, one number for all axes or one for each.
+        padding: As in `correlate`.
+        stride: As in `correlate`.
+        dilation: As in `correlate`.
+        groups: As in `correlate`.
+
+    Returns:
+        T, shape (outputs, inputs), with all axes of outputs and inputs flattened, channels first.
+
+    Raises:
+        InputShapeError: If the kernel has no allowed shape, or is longer than `size`.
+        ConfigError: If a size, padding, stride, dilation or number of groups is not allowed.
+
+    Example:
+        >>> w = torch.tensor([1.0, 2.0, 3.0])
+        >>> convolution_matrix(w, 5)
+        tensor([[3., 2., 1., 0., 0.],
+                [0., 3., 2., 1., 0.],
+                [0., 0., 3., 2., 1.]])
+        >>> back = correlation_matrix(w, 5).T  # the gradient of correlation is a full convolution
+        >>> bool((back == convolution_matrix(w, 3, padding="full")).all())
+        True
     """
     windows = _windows(kernel, padding, stride, dilation, turned=True)
     sizes = _sizes(size, len(windows), "size")
@@ -207,12 +292,22 @@ def convolution_matrix(
 
 
 def binomial(size: int = 5) -> Tensor:
-    """Return the binomial approximation of a Gaussian: row `size` of Pascal's triangle over its sum, (1 4 6 4 1)/16 for
-    5.
+    """Return the binomial approximation of a Gaussian: a row of Pascal's triangle over its sum.
 
+    Its variance is (size − 1)/4 pixels². In two dimensions: `torch.outer(binomial(), binomial())`.
 
-    Its variance is (size − 1)/4. In two dimensions: `torch.outer(binomial(), binomial())`. Raises an error for a size
-    below 1.
+    Args:
+        size: Number of entries.
+
+    Returns:
+        The kernel, shape (size,), with sum 1.
+
+    Raises:
+        ConfigError: If `size` is below 1.
+
+    Example:
+        >>> binomial(5) * 16
+        tensor([1., 4., 6., 4., 1.])
     """
     check_value(size >= 1, "size", size, "at least 1")
     row = torch.tensor([float(math.comb(size - 1, i)) for i in range(size)])
@@ -224,12 +319,33 @@ def sobel_x() -> Tensor:
 
     Correlated, it is positive where brightness grows to the right, 8 times the slope; convolved, it has the opposite
     sign. It is a difference along x, smoothed along y by 4 `binomial(3)`.
+
+    Returns:
+        The kernel, shape (3, 3).
+
+    Example:
+        >>> ramp = torch.arange(5.0).expand(3, 5)  # brightness grows by 1 from column to column
+        >>> correlate(ramp, sobel_x())
+        tensor([[8., 8., 8.]])
     """
     return torch.outer(torch.tensor([1.0, 2.0, 1.0]), torch.tensor([-1.0, 0.0, 1.0]))
 
 
 def sobel_y() -> Tensor:
-    """Return the kernel (−1 −2 −1)(0 0 0)(1 2 1), the derivative along y (downwards), for horizontal edges."""
+    """Return the kernel (−1 −2 −1)(0 0 0)(1 2 1): the derivative along y, downwards, for horizontal edges.
+
+    It is the transpose of `sobel_x`.
+
+    Returns:
+        The kernel, shape (3, 3).
+
+    Example:
+        >>> ramp = torch.arange(3.0)[:, None].expand(3, 5)  # brightness grows by 1 from row to row
+        >>> correlate(ramp, sobel_y())
+        tensor([[8., 8., 8.]])
+        >>> correlate(ramp, sobel_x())
+        tensor([[0., 0., 0.]])
+    """
     return sobel_x().T.contiguous()
 
 

@@ -26,20 +26,26 @@ Sizes = int | Sequence[int]  # one number for each axis, or one for all
 
 
 def pooled_size(n: int, kernel: int, stride: int | None = None, padding: int = 0, *, ceil: bool = False) -> int:
-    """Return the number of windows: ⌊(n + 2p − k)/s⌋ + 1, or with `ceil` ⌈(n + 2p − k)/s⌉ + 1.
+    """Return the number of windows: ⌊(n + 2p − k)/s⌋ + 1, or with `ceil` ⌈(n + 2p − k)/s⌉ + 1; 0 if no window fits.
 
     With `ceil` the last window may extend beyond the end; it is dropped if it would start in the padding after x. Caffe
     rounds up in pooling only; PyTorch does with `ceil_mode=True`.
 
     Args:
-        n: Number of entries.
+        n: Number of entries along the axis.
         kernel: Window size k.
         stride: Stride s; the window size if None.
-        padding: Padding p before and after the entries.
+        padding: Padding p before and after the entries, at most half of k.
         ceil: Round up.
 
     Raises:
-        ModelError: If p is more than half the kernel.
+        ConfigError: If kernel or stride is below 1, or the padding is negative or more than half the kernel.
+
+    Example:
+        >>> pooled_size(7, kernel=2), pooled_size(7, kernel=2, ceil=True)
+        (3, 4)
+        >>> pooled_size(112, kernel=3, stride=2, padding=1)  # the pooling of ResNet
+        56
     """
     stride = kernel if stride is None else stride
     check_value(kernel >= 1 and stride >= 1, "kernel, stride", (kernel, stride), "at least 1")
@@ -54,16 +60,29 @@ def pooled_size(n: int, kernel: int, stride: int | None = None, padding: int = 0
 def max_pool(
     x: Tensor, kernel: Sizes, stride: Sizes | None = None, padding: Sizes = 0, *, ceil: bool = False
 ) -> Tensor:
-    """Return the maximum of each window, as `F.max_pool1d`, `2d` and `3d`: (N, C, *pixels) to (N, C, *counts).
+    """Return the maximum of each window, as `F.max_pool1d`, `2d` and `3d`.
 
     Padding is −∞, which is never the maximum. The gradient goes to the first of equal maxima.
 
     Args:
-        x: Maps, shape (N, C, *pixels).
+        x: Maps, shape (N, C, *pixels), with one to three axes of pixels.
         kernel: Window size, one number or one for each axis.
-        stride: Stride; the window size if None.
-        padding: Padding before and after each axis.
-        ceil: Round the number of windows up.
+        stride: Stride, one number or one for each axis; the window size if None.
+        padding: Padding before and after each axis, at most half of the window size.
+        ceil: Round the number of windows up (`pooled_size`).
+
+    Returns:
+        The maxima, shape (N, C, *counts).
+
+    Raises:
+        InputShapeError: If x is smaller than a window.
+        ConfigError: If x has no allowed shape, or a size, stride or padding is not allowed.
+
+    Example:
+        >>> x = torch.arange(16.0).reshape(1, 1, 4, 4)
+        >>> max_pool(x, 2)
+        tensor([[[[ 5.,  7.],
+                  [13., 15.]]]])
     """
     return _windows(x, kernel, stride, padding, ceil, around=-math.inf, beyond=-math.inf).max(-1).values
 
@@ -77,15 +96,29 @@ def average_pool(
     ceil: bool = False,
     count_padding: bool = True,
 ) -> Tensor:
-    """Return the mean of each window, as `F.avg_pool1d`, `2d` and `3d`: (N, C, *pixels) to (N, C, *counts).
+    """Return the mean of each window, as `F.avg_pool1d`, `2d` and `3d`.
 
     Args:
-        x: Maps, shape (N, C, *pixels).
+        x: Maps, shape (N, C, *pixels), with one to three axes of pixels.
         kernel: Window size, one number or one for each axis.
-        stride: Stride; the window size if None.
-        padding: Padding with zeros before and after each axis.
-        ceil: Round the number of windows up. Entries beyond the padding never count.
-        count_padding: Count the padding as entries of the mean.
+        stride: Stride, one number or one for each axis; the window size if None.
+        padding: Padding with zeros before and after each axis, at most half of the window size.
+        ceil: Round the number of windows up (`pooled_size`). Entries beyond the padding never count.
+        count_padding: Count the padding as entries of the mean, as PyTorch's `count_include_pad`.
+
+    Returns:
+        The means, shape (N, C, *counts).
+
+    Raises:
+        InputShapeError: If x is smaller than a window.
+        ConfigError: If x has no allowed shape, or a size, stride or padding is not allowed.
+
+    Example:
+        >>> x = torch.ones(1, 1, 4)
+        >>> average_pool(x, 2, padding=1)  # a half of the outer windows is padding
+        tensor([[[0.5000, 1.0000, 0.5000]]])
+        >>> average_pool(x, 2, padding=1, count_padding=False)
+        tensor([[[1., 1., 1.]]])
     """
     total = _windows(x, kernel, stride, padding, ceil, around=0.0, beyond=0.0).sum(-1)
     ones = torch.ones_like(x[:1, :1])
@@ -94,7 +127,22 @@ def average_pool(
 
 
 def adaptive_max_pool(x: Tensor, size: Sizes) -> Tensor:
-    """Return the maximum of each of `size` cells (`adaptive_cells`), as `F.adaptive_max_pool1d`, `2d` and `3d`."""
+    """Return the maximum of each of `size` cells (`adaptive_cells`), as `F.adaptive_max_pool1d`, `2d` and `3d`.
+
+    Args:
+        x: Maps, shape (N, C, *pixels), with one to three axes of pixels.
+        size: Number of cells, one number for all axes or one for each.
+
+    Returns:
+        The maxima, shape (N, C, *size).
+
+    Raises:
+        ConfigError: If x has no allowed shape, or `size` is below 1.
+
+    Example:
+        >>> adaptive_max_pool(torch.tensor([[[1.0, 2.0, 9.0, 3.0, 4.0]]]), 2)  # the cells share the third entry
+        tensor([[[9., 9.]]])
+    """
     return _pool_cells(x, size, lambda cell: cell.max(-1).values)
 
 
@@ -102,6 +150,23 @@ def adaptive_average_pool(x: Tensor, size: Sizes) -> Tensor:
     """Return the mean of each of `size` cells (`adaptive_cells`), as `F.adaptive_avg_pool1d`, `2d` and `3d`.
 
     Size 1 is the global mean.
+
+    Args:
+        x: Maps, shape (N, C, *pixels), with one to three axes of pixels.
+        size: Number of cells, one number for all axes or one for each.
+
+    Returns:
+        The means, shape (N, C, *size).
+
+    Raises:
+        ConfigError: If x has no allowed shape, or `size` is below 1.
+
+    Example:
+        >>> x = torch.arange(16.0).reshape(1, 1, 4, 4)
+        >>> adaptive_average_pool(x, 1)
+        tensor([[[[7.5000]]]])
+        >>> adaptive_average_pool(x, (1, 2))
+        tensor([[[[6.5000, 8.5000]]]])
     """
     return _pool_cells(x, size, lambda cell: cell.mean(-1))
 
@@ -109,17 +174,41 @@ def adaptive_average_pool(x: Tensor, size: Sizes) -> Tensor:
 def adaptive_cells(n: int, count: int) -> list[slice]:
     """Return `count` cells that cover n entries: cell i is ⌊i n/count⌋ to ⌈(i + 1) n/count⌉, end excluded.
 
-    If n is not divisible by `count`, sizes differ by one and neighbours share an entry; with fewer entries than cells,
-    cells repeat entries.
+    If n is not divisible by `count`, neighboring cells may share an entry, and their sizes differ by at most one. With
+    fewer entries than cells, cells repeat entries.
+
+    Args:
+        n: Number of entries along the axis.
+        count: Number of cells.
+
+    Raises:
+        ConfigError: If n or `count` is below 1.
+
+    Example:
+        >>> [(cell.start, cell.stop) for cell in adaptive_cells(5, 3)]
+        [(0, 2), (1, 4), (3, 5)]
     """
     check_value(n >= 1 and count >= 1, "count", count, f"at least 1, for at least one entry (there are {n})")
     return [slice(i * n // count, -(-(i + 1) * n // count)) for i in range(count)]
 
 
 def k_max(x: Tensor, k: int, dim: int = -1) -> Tensor:
-    """Return the k largest entries along `dim`, in their original order: (..., n, ...) to (..., k, ...).
+    """Return the k largest entries along `dim`, in their original order. Of equal entries the first ones are taken.
 
-    Of equal entries the first ones are taken. Raises ModelError if there are fewer than k.
+    Args:
+        x: Sequences, shape (..., n, ...).
+        k: Number of entries to keep.
+        dim: Axis of the n entries.
+
+    Returns:
+        The entries, shape (..., k, ...).
+
+    Raises:
+        ConfigError: If k is below 1 or above n.
+
+    Example:
+        >>> k_max(torch.tensor([3.0, 1.0, 5.0, 2.0]), 2)
+        tensor([3., 5.])
     """
     n = x.shape[dim]
     check_value(1 <= k <= n, "k", k, f"at least 1 and at most the {n} entries that there are")
@@ -129,11 +218,22 @@ def k_max(x: Tensor, k: int, dim: int = -1) -> Tensor:
 
 
 def dynamic_k(layer: int, layers: int, length: int, k_top: int) -> int:
-    """Return k_l = max(k_top, ⌈(L − l)/L · s⌉), the number of entries that layer l of L keeps for a sentence of s
-    words.
+    """Return k_l = max(k_top, ⌈(L − l)/L · s⌉): the number of entries that layer l of L keeps of s words.
 
+    The last layer keeps k_top for every sentence.
 
-    The last layer keeps k_top for every sentence. With L = 3, s = 18, k_top = 3: 12, 6, 3.
+    Args:
+        layer: Number l of the layer, from 1.
+        layers: Number L of layers.
+        length: Number s of words of the sentence.
+        k_top: Number of entries that the last layer keeps.
+
+    Raises:
+        ConfigError: If the layer is not from 1 to L, or a number is below 1.
+
+    Example:
+        >>> [dynamic_k(layer, layers=3, length=18, k_top=3) for layer in (1, 2, 3)]
+        [12, 6, 3]
     """
     check_value(1 <= layer <= layers, "layer", layer, f"from 1 to the number of layers, {layers}")
     check_value(length >= 1, "length", length, "at least 1")
@@ -142,9 +242,25 @@ def dynamic_k(layer: int, layers: int, length: int, k_top: int) -> int:
 
 
 def dynamic_k_max(x: Tensor, layer: int, layers: int, length: int, k_top: int) -> Tensor:
-    """Return `k_max` over the last axis with `dynamic_k`: (..., n) to (..., k_l).
+    """Return `k_max` over the last axis with k of `dynamic_k`.
 
-    `length` is that of the sentence, not n.
+    Args:
+        x: Sequences, shape (..., n).
+        layer: Number l of the layer, from 1.
+        layers: Number L of layers.
+        length: Number of words of the sentence. It can differ from n, which a convolution changes.
+        k_top: Number of entries that the last layer keeps.
+
+    Returns:
+        The entries in their original order, shape (..., k_l).
+
+    Raises:
+        ConfigError: If the layer is not from 1 to L, a number is below 1, or k_l is above n.
+
+    Example:
+        >>> x = torch.tensor([[1.0, 4.0, 2.0, 3.0]])
+        >>> dynamic_k_max(x, layer=1, layers=2, length=4, k_top=1)
+        tensor([[4., 3.]])
     """
     return k_max(x, dynamic_k(layer, layers, length, k_top))
 
