@@ -554,8 +554,8 @@ def formula(name: str) -> Activation:
     """Return the function with the given name, and its derivative.
 
     Args:
-        name: A key of `ACTIVATIONS`; `swish`, another name of `silu`; or leaky ReLU with the slope after a colon, such as
-            `leaky_relu:0.2`. Slopes are not negative.
+        name: A key of `ACTIVATIONS`; `swish`, another name of `silu`; or leaky ReLU with the slope after a colon, such
+            as `leaky_relu:0.2`. Slopes are not negative.
 
     Returns:
         The function and its derivative.
@@ -576,13 +576,13 @@ def formula(name: str) -> Activation:
 
 
 def activation(name: str) -> nn.Module:
-    """Return PyTorch's fused module of the activation with the given name.
+    """Return a module that applies the activation with the given name: PyTorch's fused one, if there is one.
 
     Args:
         name: A name that `formula` accepts.
 
     Returns:
-        A new module. For `step` and `scaled_tanh`, which PyTorch does not have, it is `Step` or `ScaledTanh`.
+        A new module. PyTorch has none for `step` and `scaled_tanh`; these apply the functions of this module.
 
     Raises:
         UnknownName: If there is no such activation. The message lists similar names.

@@ -181,7 +181,8 @@ def attend(score: Score, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = 
     """Compute attention with any score function.
 
     Args:
-        score: Maps queries and keys to scores, shape (…, T, S), as `dot` and `additive(w, u, v)` do. They are not scaled.
+        score: Maps queries and keys to scores, shape (…, T, S), as `dot` and `additive(w, u, v)` do. They are not
+            scaled.
         q: Queries, shape (…, T, d).
         k: Keys, shape (…, S, d').
         v: Values, shape (…, S, d_v).
@@ -216,8 +217,8 @@ def scaled_dot_product(
         scale: Factor of the scores. None: 1 / √d_k.
 
     Returns:
-        The result, shape (…, T, d_v), and the weights, shape (…, T, S). Each row of the weights sums to 1, or is 0 where
-        the query may attend to no key.
+        The result, shape (…, T, d_v), and the weights, shape (…, T, S). Each row of the weights sums to 1, or is 0
+        where the query may attend to no key.
 
     Example:
         >>> q, k, v = torch.randn(3, 1, 2, 5, 8)  # each (N, heads, T, d)
@@ -437,14 +438,14 @@ class MultiHeadAttention(Attention):
         bias: Whether the linear layers have biases.
         key_bias: Whether the keys have biases too. Without `bias` they have none.
         scale: Factor of the scores. None: 1 / √d_k.
-        dropout: Probability with which a weight is set to 0, in training only.
+        dropout: Probability with which an attention weight is set to 0, in training only.
         rotates: Whether queries and keys are rotated by their positions (rotary embedding). Self-attention only.
         base: Base of the rotary angles.
 
     Raises:
-        ConfigError: If `heads` is less than 1, or no divisor of `dim` where `key_dim` is None; if `kv_heads` is no divisor
-            of `heads`; if `key_dim` or `value_dim` is less than 1; or if `rotates` is set with a source or an odd
-            `key_dim`.
+        ConfigError: If `heads` is less than 1, or no divisor of `dim` where `key_dim` is None; if `kv_heads` is no
+            divisor of `heads`; if `key_dim` or `value_dim` is less than 1; or if `rotates` is set with a source or an
+            odd `key_dim`.
 
     Example:
         >>> layer, x = MultiHeadAttention(16, heads=4, kv_heads=2), torch.randn(2, 5, 16)
@@ -528,14 +529,15 @@ class MultiHeadAttention(Attention):
 
         Args:
             x: Inputs, shape (N, T, dim).
-            source: Source of cross-attention, shape (N, S, source). Self-attention ignores it. Cross-attention requires it
-                unless `cache` has its keys and values.
+            source: Source of cross-attention, shape (N, S, source). Self-attention ignores it. Cross-attention requires
+                it unless `cache` has its keys and values.
             mask: Boolean or additive mask that broadcasts to (N, heads, T, S). None: each token may attend to all.
             causal: Whether tokens after the query are hidden, in addition to the mask. With more keys than queries, the
                 queries are the last tokens.
-            cache: Keys and values of earlier tokens, a `LayerCache` of `cutaway.nn.kv_cache`, placed before the new ones, which
-                are appended to it. Those of a source are computed once. None: no earlier tokens.
-            positions: Positions, shape (T,) or (N, T), or their `rotation`. Required if the layer rotates, else ignored.
+            cache: Keys and values of earlier tokens, a `LayerCache` of `cutaway.nn.kv_cache`, placed before the new
+                ones, which are appended to it. Those of a source are computed once. None: no earlier tokens.
+            positions: Positions, shape (T,) or (N, T), or their `rotation`. Required if the layer rotates, else
+                ignored.
 
         Returns:
             Outputs, shape (N, T, dim).
@@ -569,7 +571,9 @@ class MultiHeadAttention(Attention):
         cache: LayerCache | None = None,
         positions: Tensor | Rotation | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Compute `forward` without dropout by the literal equation 1, and return the weights too. Calls are not recorded.
+        """Compute `forward` without dropout by the literal equation 1, and return the weights too.
+
+        Calls are not recorded.
 
         Args:
             x: Inputs, shape (N, T, dim).
@@ -577,11 +581,12 @@ class MultiHeadAttention(Attention):
             mask: Boolean or additive mask that broadcasts to (N, heads, T, S). None: each token may attend to all.
             causal: Whether tokens after the query are hidden, in addition to the mask.
             cache: Keys and values of earlier tokens, to which the new ones are appended. None: no earlier tokens.
-            positions: Positions, shape (T,) or (N, T), or their `rotation`. Required if the layer rotates, else ignored.
+            positions: Positions, shape (T,) or (N, T), or their `rotation`. Required if the layer rotates, else
+                ignored.
 
         Returns:
-            Outputs, shape (N, T, dim), and weights, shape (N, heads, T, S). Row t of the weights has the weight of each token
-            for token t. It sums to 1, or is 0 where token t may attend to none.
+            Outputs, shape (N, T, dim), and weights, shape (N, heads, T, S). Row t of the weights has the weight of each
+            token for token t. It sums to 1, or is 0 where token t may attend to none.
 
         Raises:
             InputShapeError: If the mask has an integer type.
@@ -660,12 +665,13 @@ class BilinearAttention(MultiHeadAttention):
 
     `MultiHeadAttention` learns the factors of W_QK = W_Q W_Kᵀ, whose rank is at most d_k. Here W_QK has any rank, and
     dim² parameters for each head instead of 2 · dim · d_k. The first rows of `qkv` are W_QKᵀ of all heads, the others
-    those of the values. The keys of all heads are the tokens themselves, which a cache stores once. There are no biases.
+    those of the values. The keys of all heads are the tokens themselves, which a cache stores once. There are no
+    biases.
 
     Args:
         dim: Features of inputs and outputs.
         heads: Number of heads, a divisor of `dim`.
-        dropout: Probability with which a weight is set to 0, in training only.
+        dropout: Probability with which an attention weight is set to 0, in training only.
         rotates: Whether queries and keys are rotated by their positions (rotary embedding).
         base: Base of the rotary angles.
 
@@ -716,7 +722,7 @@ class BilinearAttention(MultiHeadAttention):
             positions: Positions, shape (T,) or (N, T), or their `rotation`. Required if the layer rotates.
 
         Returns:
-            Queries x W_QK, shape (N, heads, T, dim), keys x, shape (N, heads, S, dim), and values, shape (N, heads, S, d_v).
+            Queries x W_QK (N, heads, T, dim), keys x (N, heads, S, dim) and values (N, heads, S, d_v).
         """
         q, v = self.qkv(x).split([self.heads * self.key_dim, self.heads * self.value_dim], dim=-1)
         q, k, v = self._split_heads(q, self.heads), x[:, None], self._split_heads(v, self.heads)
