@@ -505,7 +505,7 @@ def _sparse_features(x: Tensor) -> tuple[CSRPattern, Tensor] | None:
 
 
 class NodeLinear(nn.Linear):
-    """x Wᵀ + b with dropout on x, for node features: (V, F) to (V, F').
+    """Linear layer for node features with dropout on its input, x Wᵀ + b: (V, F) to (V, F').
 
     Where few features are nonzero, as in bag-of-words features, they are multiplied as a sparse matrix. Dropout then
     acts on the nonzeros only. A dropped zero stays 0, so the distribution is the same.
