@@ -64,6 +64,13 @@ INTERNAL = {  # names without an underscore that other modules of the package ca
     "cutaway.statistics.intervals": {
         "Resamples", "cached_resamples", "studentised", "block_sums", "plural", "too_few_windows",
     },
+    "cutaway.nn.activations": {"Step", "ScaledTanh"},
+    "cutaway.nn.attention": {"LinearNoKeyBias"},
+    "cutaway.nn.graphs": {
+        "attend_in_groups", "build_membership", "count_graphs", "decode_links", "edge_features_in_order", "index_nodes",
+        "link_decoder",
+    },
+    "cutaway.nn.masks": {"rows_not_right_padded"},
 }  # fmt: skip
 ELSEWHERE = {"estimators", "inspect"}  # names of `cutaway` that are modules with pages of their own
 

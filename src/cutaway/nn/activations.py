@@ -34,6 +34,10 @@ def identity(z: Tensor) -> Tensor:
 
     Returns:
         z.
+
+    Example:
+        >>> identity(torch.tensor([-1.0, 0.0, 2.0]))
+        tensor([-1.,  0.,  2.])
     """
     return z
 
@@ -46,6 +50,10 @@ def identity_derivative(z: Tensor) -> Tensor:
 
     Returns:
         Ones, of the shape of z.
+
+    Example:
+        >>> identity_derivative(torch.tensor([-1.0, 0.0, 2.0]))
+        tensor([1., 1., 1.])
     """
     return torch.ones_like(z)
 
@@ -60,19 +68,27 @@ def step(z: Tensor) -> Tensor:
 
     Returns:
         0 or 1, of the shape of z.
+
+    Example:
+        >>> step(torch.tensor([-1.0, 0.0, 0.1]))
+        tensor([0., 0., 1.])
     """
     # sign(max(0, z)) instead of z > 0 keeps the function differentiable, with a gradient of zero.
     return torch.sign(relu(z))
 
 
 def step_derivative(z: Tensor) -> Tensor:
-    """Return the derivative of `step`, which is 0 everywhere, also at the jump: no gradient passes a step.
+    """Return the derivative of `step`: 0 everywhere, by convention also at the jump, so that no gradient passes a step.
 
     Args:
         z: Input, any shape.
 
     Returns:
         Zeros, of the shape of z.
+
+    Example:
+        >>> step_derivative(torch.tensor([-1.0, 0.0, 0.1]))
+        tensor([0., 0., 0.])
     """
     return torch.zeros_like(z)
 
@@ -85,6 +101,12 @@ def sigmoid(z: Tensor) -> Tensor:
 
     Returns:
         σ(z), of the shape of z.
+
+    Example:
+        >>> sigmoid(torch.tensor([-2.0, 0.0, 2.0]))  # σ(−z) = 1 − σ(z)
+        tensor([0.1192, 0.5000, 0.8808])
+        >>> sigmoid(torch.tensor(-1000.0))
+        tensor(0.)
     """
     return torch.sigmoid(z)
 
@@ -99,6 +121,13 @@ def sigmoid_derivative(z: Tensor) -> Tensor:
 
     Returns:
         σ′(z), of the shape of z.
+
+    Example:
+        >>> sigmoid_derivative(torch.tensor([-2.0, 0.0, 2.0]))  # at most 1/4
+        tensor([0.1050, 0.2500, 0.1050])
+        >>> z = torch.tensor(20.0)
+        >>> sigmoid(z) * (1 - sigmoid(z)), sigmoid_derivative(z) > 0
+        (tensor(0.), tensor(True))
     """
     return sigmoid(z) * sigmoid(-z)
 
@@ -111,6 +140,10 @@ def tanh(z: Tensor) -> Tensor:
 
     Returns:
         tanh(z), of the shape of z.
+
+    Example:
+        >>> tanh(torch.tensor([-1.0, 0.0, 1.0]))
+        tensor([-0.7616,  0.0000,  0.7616])
     """
     return torch.tanh(z)
 
@@ -123,6 +156,10 @@ def tanh_derivative(z: Tensor) -> Tensor:
 
     Returns:
         The derivative, of the shape of z.
+
+    Example:
+        >>> tanh_derivative(torch.tensor([-1.0, 0.0, 1.0]))
+        tensor([0.4200, 1.0000, 0.4200])
     """
     return 1 - tanh(z).square()
 
@@ -130,13 +167,17 @@ def tanh_derivative(z: Tensor) -> Tensor:
 def scaled_tanh(z: Tensor) -> Tensor:
     """Return 1.7159 tanh(2z/3).
 
-    The value at ±1 is ±1, where the function has its largest curvature (LeCun et al., 1998, appendix A).
+    The constants make f(±1) = ±1 to four decimals. The curvature is largest near ±1 (LeCun et al., 1998, appendix A).
 
     Args:
         z: Input, any shape.
 
     Returns:
         The scaled tanh, of the shape of z.
+
+    Example:
+        >>> scaled_tanh(torch.tensor([-1.0, 0.0, 1.0, 100.0]))
+        tensor([-1.0000,  0.0000,  1.0000,  1.7159])
     """
     return SCALED_TANH_AMPLITUDE * tanh(SCALED_TANH_SLOPE * z)
 
@@ -149,6 +190,10 @@ def scaled_tanh_derivative(z: Tensor) -> Tensor:
 
     Returns:
         The derivative, of the shape of z.
+
+    Example:
+        >>> scaled_tanh_derivative(torch.tensor([-2.0, 0.0, 2.0]))
+        tensor([0.2780, 1.1439, 0.2780])
     """
     return SCALED_TANH_AMPLITUDE * SCALED_TANH_SLOPE * tanh_derivative(SCALED_TANH_SLOPE * z)
 
@@ -161,6 +206,10 @@ def hard_tanh(z: Tensor) -> Tensor:
 
     Returns:
         The clipped values, of the shape of z.
+
+    Example:
+        >>> hard_tanh(torch.tensor([-2.0, -0.5, 0.5, 2.0]))
+        tensor([-1.0000, -0.5000,  0.5000,  1.0000])
     """
     return torch.where(z.abs() >= 1, torch.sign(z), z)
 
@@ -173,6 +222,10 @@ def hard_tanh_derivative(z: Tensor) -> Tensor:
 
     Returns:
         0 or 1, of the shape of z.
+
+    Example:
+        >>> hard_tanh_derivative(torch.tensor([-2.0, -0.5, 0.5, 1.0]))
+        tensor([0., 1., 1., 0.])
     """
     return (z.abs() < 1).to(z.dtype)
 
@@ -185,6 +238,10 @@ def relu(z: Tensor) -> Tensor:
 
     Returns:
         max(0, z), of the shape of z.
+
+    Example:
+        >>> relu(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([0., 0., 3.])
     """
     return torch.relu(z)
 
@@ -197,6 +254,10 @@ def relu_derivative(z: Tensor) -> Tensor:
 
     Returns:
         0 or 1, of the shape of z.
+
+    Example:
+        >>> relu_derivative(torch.tensor([-2.0, 0.0, 3.0]))
+        tensor([0., 0., 1.])
     """
     return (z > 0).to(z.dtype)
 
@@ -210,6 +271,10 @@ def leaky_relu(z: Tensor, slope: float = LEAKY_SLOPE) -> Tensor:
 
     Returns:
         The activations, of the shape of z.
+
+    Example:
+        >>> leaky_relu(torch.tensor([-2.0, 0.0, 3.0]), slope=0.1)
+        tensor([-0.2000,  0.0000,  3.0000])
     """
     return torch.where(z > 0, z, slope * z)
 
@@ -223,6 +288,10 @@ def leaky_relu_derivative(z: Tensor, slope: float = LEAKY_SLOPE) -> Tensor:
 
     Returns:
         The derivative, of the shape of z.
+
+    Example:
+        >>> leaky_relu_derivative(torch.tensor([-2.0, 0.0, 3.0]), slope=0.1)
+        tensor([0.1000, 0.1000, 1.0000])
     """
     return torch.where(z > 0, torch.ones_like(z), slope)
 
@@ -235,6 +304,10 @@ def silu(z: Tensor) -> Tensor:
 
     Returns:
         z σ(z), of the shape of z.
+
+    Example:
+        >>> silu(torch.tensor([-10.0, -1.0, 0.0, 1.0, 10.0]))  # near 0 or z far from 0
+        tensor([-4.5398e-04, -2.6894e-01,  0.0000e+00,  7.3106e-01,  9.9995e+00])
     """
     return z * sigmoid(z)
 
@@ -247,6 +320,12 @@ def silu_derivative(z: Tensor) -> Tensor:
 
     Returns:
         The derivative, of the shape of z.
+
+    Example:
+        >>> z = torch.tensor([-2.0, 0.0, 2.0], requires_grad=True)
+        >>> silu(z).sum().backward()
+        >>> torch.allclose(z.grad, silu_derivative(z))
+        True
     """
     return sigmoid(z) * (1 + z * sigmoid(-z))
 
@@ -261,6 +340,10 @@ def gelu(z: Tensor) -> Tensor:
 
     Returns:
         z Φ(z), of the shape of z.
+
+    Example:
+        >>> gelu(torch.tensor([-2.0, -0.5, 0.0, 0.5, 2.0]))  # gelu(z) − gelu(−z) = z
+        tensor([-0.0455, -0.1543,  0.0000,  0.3457,  1.9545])
     """
     return z * _normal_cdf(z)
 
@@ -275,6 +358,12 @@ def gelu_derivative(z: Tensor) -> Tensor:
 
     Returns:
         The derivative, of the shape of z.
+
+    Example:
+        >>> z = torch.tensor([-2.0, 0.0, 2.0], requires_grad=True)
+        >>> gelu(z).sum().backward()
+        >>> torch.allclose(z.grad, gelu_derivative(z))
+        True
     """
     density = torch.exp(-z.square() / 2) / math.sqrt(2 * math.pi)
     return _normal_cdf(z) + z * density
@@ -290,6 +379,11 @@ def gelu_tanh(z: Tensor) -> Tensor:
 
     Returns:
         The activations, of the shape of z.
+
+    Example:
+        >>> z = torch.linspace(-5, 5, 1001)
+        >>> (gelu_tanh(z) - gelu(z)).abs().max() < 5e-4
+        tensor(True)
     """
     return z * (1 + tanh(_gelu_inner(z))) / 2
 
@@ -304,6 +398,12 @@ def gelu_tanh_derivative(z: Tensor) -> Tensor:
 
     Returns:
         The derivative, of the shape of z.
+
+    Example:
+        >>> z = torch.tensor([-2.0, 0.0, 2.0], requires_grad=True)
+        >>> gelu_tanh(z).sum().backward()
+        >>> torch.allclose(z.grad, gelu_tanh_derivative(z))
+        True
     """
     u = _gelu_inner(z)
     u_derivative = math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * z.square())
@@ -311,31 +411,43 @@ def gelu_tanh_derivative(z: Tensor) -> Tensor:
 
 
 def softmax(z: Tensor, dim: int = -1) -> Tensor:
-    """Return s_i = e^{z_i} / Σ_j e^{z_j} along one axis.
+    """Return the softmax along one axis, s_i = e^{z_i} / Σ_j e^{z_j}.
 
     The largest z is subtracted first, so that nothing overflows.
 
     Args:
         z: Input, any shape.
-        dim: Axis along which the result sums to 1.
+        dim: Axis along which the result sums to 1. Default: the last.
 
     Returns:
         The probabilities, of the shape of z.
+
+    Example:
+        >>> softmax(torch.tensor([1.0, 2.0, 3.0]))
+        tensor([0.0900, 0.2447, 0.6652])
+        >>> softmax(torch.tensor([1001.0, 1002.0, 1003.0]))  # depends on differences only
+        tensor([0.0900, 0.2447, 0.6652])
     """
     shifted = torch.exp(z - z.amax(dim, keepdim=True))
     return shifted / shifted.sum(dim, keepdim=True)
 
 
 def softmax_jacobian(z: Tensor) -> Tensor:
-    """Return the Jacobian of softmax, ∂s_i/∂z_j = s_i (δ_ij − s_j).
+    """Return the Jacobian of the softmax along the last axis, ∂s_i/∂z_j = s_i (δ_ij − s_j).
 
-    Softmax mixes its inputs, so its derivative is a matrix. It is therefore not in `ACTIVATIONS`.
+    Each output of the softmax depends on all inputs, so its derivative is a matrix. It is therefore not in
+    `ACTIVATIONS`.
 
     Args:
-        z: Input, shape (..., K).
+        z: Input of the softmax, shape (..., K).
 
     Returns:
         The Jacobians, shape (..., K, K): row i, column j.
+
+    Example:
+        >>> softmax_jacobian(torch.tensor([0.0, 1.0]))  # rows and columns sum to 0
+        tensor([[ 0.1966, -0.1966],
+                [-0.1966,  0.1966]])
     """
     s = softmax(z)
     return torch.diag_embed(s) - s.unsqueeze(-1) * s.unsqueeze(-2)  # (..., K, K)
@@ -352,7 +464,17 @@ def _gelu_inner(z: Tensor) -> Tensor:
 
 
 class Activation(NamedTuple):
-    """An elementwise function and its derivative."""
+    """An elementwise function and its derivative.
+
+    Attributes:
+        function: Maps a tensor of any shape to a tensor of that shape.
+        derivative: The derivative of `function`, elementwise.
+
+    Example:
+        >>> function, derivative = ACTIVATIONS["tanh"]
+        >>> function(torch.tensor(0.0)), derivative(torch.tensor(0.0))
+        (tensor(0.), tensor(1.))
+    """
 
     function: Callable[[Tensor], Tensor]
     derivative: Callable[[Tensor], Tensor]
@@ -374,18 +496,42 @@ ACTIVATIONS = {
 
 
 class Step(nn.Module):
-    """A module that applies `step`."""
+    """A module that applies `step`. It has no arguments and no parameters.
+
+    Example:
+        >>> Step()(torch.tensor([-1.0, 0.0, 0.1]))
+        tensor([0., 0., 1.])
+    """
 
     def forward(self, z: Tensor) -> Tensor:
-        """Apply `step` elementwise."""
+        """Apply `step` elementwise.
+
+        Args:
+            z: Input, any shape.
+
+        Returns:
+            0 or 1, of the shape of z.
+        """
         return step(z)
 
 
 class ScaledTanh(nn.Module):
-    """A module that applies `scaled_tanh`."""
+    """A module that applies `scaled_tanh`. It has no arguments and no parameters.
+
+    Example:
+        >>> ScaledTanh()(torch.tensor([-1.0, 0.0, 1.0]))
+        tensor([-1.0000,  0.0000,  1.0000])
+    """
 
     def forward(self, z: Tensor) -> Tensor:
-        """Apply `scaled_tanh` elementwise."""
+        """Apply `scaled_tanh` elementwise.
+
+        Args:
+            z: Input, any shape.
+
+        Returns:
+            The scaled tanh, of the shape of z.
+        """
         return scaled_tanh(z)
 
 
@@ -408,14 +554,20 @@ def formula(name: str) -> Activation:
     """Return the function with the given name, and its derivative.
 
     Args:
-        name: A key of `ACTIVATIONS`, leaky ReLU with a custom slope, such as `leaky_relu:0.2`, or `swish`, which is
-            `silu`.
+        name: A key of `ACTIVATIONS`; `swish`, another name of `silu`; or leaky ReLU with the slope after a colon, such
+            as `leaky_relu:0.2`. Slopes are not negative.
 
     Returns:
         The function and its derivative.
 
     Raises:
-        UnknownName: If there is no such activation. The message lists the nearest names.
+        UnknownName: If there is no such activation. The message lists similar names.
+
+    Example:
+        >>> function, derivative = formula("leaky_relu:0.2")
+        >>> z = torch.tensor([-1.0, 1.0])
+        >>> function(z), derivative(z)
+        (tensor([-0.2000,  1.0000]), tensor([0.2000, 1.0000]))
     """
     base, slope = _parts(name)
     if slope is None:
@@ -424,16 +576,22 @@ def formula(name: str) -> Activation:
 
 
 def activation(name: str) -> nn.Module:
-    """Return the fused module of the activation with the given name.
+    """Return a module that applies the activation with the given name: PyTorch's fused one, if there is one.
 
     Args:
         name: A name that `formula` accepts.
 
     Returns:
-        A new module.
+        A new module. PyTorch has none for `step` and `scaled_tanh`; these apply the functions of this module.
 
     Raises:
-        UnknownName: If there is no such activation. The message lists the nearest names.
+        UnknownName: If there is no such activation. The message lists similar names.
+
+    Example:
+        >>> activation("gelu_tanh"), activation("leaky_relu:0.2")
+        (GELU(approximate='tanh'), LeakyReLU(negative_slope=0.2))
+        >>> activation("swish")(torch.tensor([0.0, 1.0]))
+        tensor([0.0000, 0.7311])
     """
     base, slope = _parts(name)
     return _MODULES[base]() if slope is None else nn.LeakyReLU(slope)

@@ -77,18 +77,28 @@ class _TensorCache(Generic[Made]):
 def build_adjacency(edges: Tensor, nodes: int, loops: bool) -> CSRPattern:
     """Build the adjacency matrix (nodes, nodes) of a graph, with an entry (i, j) for each edge from j to i.
 
-    The order of the edges does not change any digit of results.
+    Entries are sorted by target, then by source, so sums do not depend on the order of the edges. The result is cached
+    for as long as the tensor `edges` exists and is unchanged.
 
     Args:
-        edges: Edges, shape (2, E), int64 or int32.
+        edges: Edges, shape (2, E), int64 or int32: sources in the first row, targets in the second.
         nodes: Number of nodes.
         loops: Whether each node gets exactly one self-loop, also where the graph has none or several: A + I.
 
     Returns:
-        The sparsity pattern.
+        The sparsity pattern, a `CSRPattern` of `cutaway.nn.sparse`. Its `rows` are the targets and its `columns` the
+        sources of the entries. Its `order` is the index in `edges` of each entry, shape (E,), or None with `loops`.
 
     Raises:
-        ModelError: If the edges have another shape or type, or refer to a node that does not exist.
+        InputShapeError: If the edges have another shape or type, or refer to a node that does not exist.
+
+    Example:
+        >>> edges = torch.tensor([[0, 0, 1], [1, 2, 2]])  # 0 → 1, 0 → 2, 1 → 2
+        >>> pattern = build_adjacency(edges, nodes=3, loops=False)
+        >>> pattern.rows.tolist(), pattern.columns.tolist()
+        ([1, 2, 2], [0, 0, 1])
+        >>> build_adjacency(edges, nodes=3, loops=True).degrees(torch.float32)
+        tensor([1., 2., 3.])
     """
     return _cached_adjacency(edges, nodes, loops)
 
@@ -140,7 +150,18 @@ def build_membership(batch: Tensor, graphs: int) -> CSRPattern:
 
 
 def sum_dtype(x: Tensor) -> torch.dtype:
-    """Return the type of sums over edges: that of x, but at least float32."""
+    """Return the type in which messages are summed over edges: that of x, but at least float32.
+
+    Args:
+        x: The messages, any shape.
+
+    Returns:
+        float32, or float64 if x has that type.
+
+    Example:
+        >>> sum_dtype(torch.ones(3, dtype=torch.bfloat16)), sum_dtype(torch.ones(3, dtype=torch.float64))
+        (torch.float32, torch.float64)
+    """
     return torch.promote_types(x.dtype, torch.float32)
 
 
@@ -148,12 +169,20 @@ def spmm(values: Tensor, pattern: CSRPattern, x: Tensor) -> Tensor:
     """Multiply a sparse matrix by a dense one. Differentiable in both.
 
     Args:
-        values: Values of the entries, shape (E,).
+        values: Values of the entries, in the order of the pattern, shape (E,).
         pattern: Sparsity pattern of the matrix, (n, m).
         x: Dense matrix, shape (m, F).
 
     Returns:
-        The product, shape (n, F).
+        The product, shape (n, F), in at least float32, also within autocast.
+
+    Example:
+        >>> pattern = build_adjacency(torch.tensor([[0, 0, 1], [1, 2, 2]]), nodes=3, loops=False)
+        >>> x = torch.tensor([[1.0], [10.0], [100.0]])
+        >>> spmm(torch.ones(3), pattern, x)  # node 2 receives x₀ + x₁
+        tensor([[ 0.],
+                [ 1.],
+                [11.]])
     """
     dtype = torch.promote_types(torch.promote_types(values.dtype, x.dtype), torch.float32)
     with torch.autocast(x.device.type, enabled=False):  # sparse products do not support 16-bit types
@@ -162,7 +191,7 @@ def spmm(values: Tensor, pattern: CSRPattern, x: Tensor) -> Tensor:
 
 
 def edge_scores(of_targets: Tensor, of_sources: Tensor, pattern: CSRPattern) -> Tensor:
-    """Return s_i + t_j for each entry (i, j).
+    """Return the sum of a score of the target and a score of the source for each edge, s_i + t_j for the entry (i, j).
 
     Args:
         of_targets: s, shape (n,).
@@ -170,7 +199,12 @@ def edge_scores(of_targets: Tensor, of_sources: Tensor, pattern: CSRPattern) -> 
         pattern: Sparsity pattern of the matrix, (n, m).
 
     Returns:
-        Scores, shape (E,).
+        Scores in the order of the pattern, shape (E,), in at least float32.
+
+    Example:
+        >>> pattern = build_adjacency(torch.tensor([[0, 0, 1], [1, 2, 2]]), nodes=3, loops=False)
+        >>> edge_scores(torch.tensor([0.0, 10.0, 20.0]), torch.tensor([1.0, 2.0, 3.0]), pattern)
+        tensor([11., 21., 22.])
     """
     dtype = torch.promote_types(of_targets.dtype, torch.float32)
     with torch.autocast(of_targets.device.type, enabled=False):
@@ -183,11 +217,16 @@ def edge_softmax(scores: Tensor, pattern: CSRPattern) -> Tensor:
     """Return the softmax over the entries of each row, exp(s_ij) / Σ_j exp(s_ij), without overflow.
 
     Args:
-        scores: Scores of the entries, shape (E,).
+        scores: Scores of the entries, in the order of the pattern, shape (E,).
         pattern: Sparsity pattern of the matrix.
 
     Returns:
-        Weights, shape (E,).
+        Weights, shape (E,), in at least float32. Those of the entries of one row, the edges to one node, sum to 1.
+
+    Example:
+        >>> pattern = build_adjacency(torch.tensor([[0, 0, 1], [1, 2, 2]]), nodes=3, loops=False)
+        >>> edge_softmax(torch.zeros(3), pattern)  # node 1 has one incoming edge, node 2 has two
+        tensor([1.0000, 0.5000, 0.5000])
     """
     with torch.autocast(scores.device.type, enabled=False):
         wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
@@ -310,8 +349,22 @@ EdgeHook = Callable[[Tensor, CSRPattern, int], Tensor]
 class MessagePassing(nn.Module):
     """Base class of layers that send messages along edges.
 
-    A subclass passes its coefficients through `apply_edge_hook` before it uses them. The tools of `cutaway.inspect` can
-    then read them and intervene on them, without knowing the subclass by name.
+    A subclass passes its coefficients through `apply_edge_hook` before it uses them, as `propagate` and `aggregate` do.
+    The tools of `cutaway.inspect` can then read them and intervene on them, without knowing the subclass by name.
+
+    Attributes:
+        heads: Number of attention heads over the edges; 0 for a layer without heads.
+        edge_hook: The registered hook; None without one.
+
+    Example:
+        >>> class MeanConv(MessagePassing):
+        ...     def forward(self, x, edge_index):
+        ...         edges = build_adjacency(edge_index, len(x), loops=True)
+        ...         weights = 1 / edges.degrees(x.dtype)[edges.rows]
+        ...         return self.propagate(edges, weights, x)
+        >>> MeanConv()(torch.tensor([[0.0], [6.0]]), torch.tensor([[0], [1]]))  # 0 → 1
+        tensor([[0.],
+                [3.]])
     """
 
     heads: int = 0  # attention heads over the edges; 0 for a layer without heads
@@ -321,10 +374,11 @@ class MessagePassing(nn.Module):
         self.edge_hook: EdgeHook | None = None  # set while a hook is registered
 
     def apply_edge_hook(self, coefficients: Tensor, edges: CSRPattern, first: int = 0) -> Tensor:
-        """Pass the coefficients through the registered hook.
+        """Pass the coefficients through the registered hook. Without one they are returned unchanged.
 
         Args:
-            coefficients: Coefficients of the edges, shape (heads, E).
+            coefficients: Coefficients of the edges in the order of the pattern, shape (heads, E). A layer without heads
+                has one row.
             edges: Sparsity pattern of the graph.
             first: Index of the first head: 0 unless heads are computed in groups.
 
@@ -334,39 +388,39 @@ class MessagePassing(nn.Module):
         return coefficients if self.edge_hook is None else self.edge_hook(coefficients, edges, first)
 
     def propagate(self, edges: CSRPattern, weights: Tensor, x: Tensor) -> Tensor:
-        """Sum the weighted neighbours of each node, y_i = Σ_{j → i} a_ij x_j.
+        """Sum the weighted neighbors of each node, y_i = Σ_{j → i} a_ij x_j.
 
         Args:
             edges: Sparsity pattern of the graph.
-            weights: a of each edge, shape (E,).
-            x: Nodes, shape (V, F).
+            weights: a of each edge in the order of the pattern, shape (E,). They pass through the hook.
+            x: Node features, shape (V, F).
 
         Returns:
-            The sums, shape (V, F).
+            The sums, shape (V, F), in at least float32.
         """
         return spmm(self.apply_edge_hook(weights[None], edges)[0], edges, x)
 
     def aggregate(self, edges: CSRPattern, messages: Tensor) -> Tensor:
-        """Sum the messages at the target of each edge.
+        """Sum the messages at the target of each edge. The hook receives a coefficient of 1 for each.
 
         Args:
             edges: Sparsity pattern of the graph.
             messages: Messages in the order of the pattern, shape (E, F).
 
         Returns:
-            The sums, shape (V, F).
+            The sums, shape (V, F), in at least float32.
         """
         ones = self.apply_edge_hook(edges.ones(sum_dtype(messages))[None], edges)[0]
         return spmm(ones, edges.incidence, messages)
 
     def register_edge_hook(self, hook: EdgeHook) -> Callable[[], None]:
-        """Register a hook that receives the coefficients after the hooks before it.
+        """Register a hook. It receives the coefficients that the hooks before it return.
 
         Args:
-            hook: Maps coefficients, pattern and index of the first head to new coefficients.
+            hook: Maps coefficients (heads, E), the pattern and the index of the first head to new coefficients.
 
         Returns:
-            A function that removes the hook. Hooks are removed in reverse order.
+            A function that removes the hook. Remove hooks in the reverse order of their registration.
         """
         before = self.edge_hook
 
@@ -402,15 +456,22 @@ def attend_in_groups(
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     """Set each value to 0 with probability `p` and scale the others by 1 / (1 − p), in training only.
 
-    PyTorch's own dropout draws its random bits on one thread. This function takes a fifth of its time on a CPU.
+    The distribution is that of `F.dropout`. On a CPU this function is faster, because it draws uniform numbers instead
+    of Bernoulli numbers.
 
     Args:
         x: Input, any shape.
-        p: Dropout probability.
-        training: Whether to apply dropout.
+        p: Dropout probability, at least 0 and below 1.
+        training: Whether to apply dropout. If False, x is returned.
 
     Returns:
         The output, of the shape of x.
+
+    Example:
+        >>> dropout(torch.ones(1000), p=0.5, training=True).unique()
+        tensor([0., 2.])
+        >>> dropout(torch.ones(3), p=0.5, training=False)
+        tensor([1., 1., 1.])
     """
     if not training or p == 0:
         return x
@@ -444,10 +505,23 @@ def _sparse_features(x: Tensor) -> tuple[CSRPattern, Tensor] | None:
 
 
 class NodeLinear(nn.Linear):
-    """x Wᵀ + b with dropout on x, for node features: (V, F) to (V, F').
+    """Linear layer for node features with dropout on its input, x Wᵀ + b: (V, F) to (V, F').
 
     Where few features are nonzero, as in bag-of-words features, they are multiplied as a sparse matrix. Dropout then
     acts on the nonzeros only. A dropped zero stays 0, so the distribution is the same.
+
+    Args:
+        in_features: Number of features F of a node.
+        out_features: Number of outputs F'.
+        bias: Whether there is a bias b.
+        dropout: Dropout probability of x, at least 0 and below 1, in training only.
+
+    Example:
+        >>> layer, x = NodeLinear(1000, 16, dropout=0.5).eval(), torch.eye(1000)
+        >>> layer(x).shape
+        torch.Size([1000, 16])
+        >>> torch.allclose(layer(x), torch.nn.functional.linear(x, layer.weight, layer.bias), atol=1e-6)
+        True
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, dropout: float = 0.0) -> None:
@@ -461,7 +535,14 @@ class NodeLinear(nn.Linear):
             nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (V, F) to (V, F')."""
+        """Apply dropout and the linear layer.
+
+        Args:
+            x: Node features, shape (V, F).
+
+        Returns:
+            Outputs, shape (V, F').
+        """
         found = None if x.requires_grad and torch.is_grad_enabled() else _sparse_features(x)
         if found is None:
             return nn.functional.linear(dropout(x, self.dropout, self.training), self.weight, self.bias)
@@ -471,13 +552,13 @@ class NodeLinear(nn.Linear):
 
 
 def count_graphs(batch: Tensor) -> int:
-    """Return the number of graphs: one more than the largest graph index.
+    """Return the number of graphs of a batch: one more than the largest graph index.
 
     Args:
         batch: Graph index of each node, shape (V,).
 
     Returns:
-        The number of graphs.
+        The number of graphs; 0 without nodes.
     """
     if torch.compiler.is_exporting():
         graphs: int = batch.max().item() + 1  # type: ignore[assignment]  # a symbol, which int() would fix
@@ -492,15 +573,23 @@ READS = ("mean", "max", "sum")
 def global_pool(x: Tensor, batch: Tensor | None, kind: str) -> Tensor:
     """Pool the nodes of each graph by mean, maximum or sum.
 
-    A graph without nodes gets 0. Sums use at least 32 bits.
-
     Args:
         x: Node features, shape (V, F).
-        batch: Graph index of each node, shape (V,); None if all nodes belong to one graph.
-        kind: One of `READS`.
+        batch: Graph index of each node, shape (V,). None: all nodes belong to one graph.
+        kind: "mean", "max" or "sum".
 
     Returns:
-        Features of the graphs, shape (n, F), where n is one more than the largest number in `batch`.
+        Features of the graphs, shape (n, F), in at least float32. n is one more than the largest number in `batch`. A
+        graph without nodes gets 0.
+
+    Example:
+        >>> x = torch.tensor([[1.0, 8.0], [3.0, 4.0], [5.0, 6.0]])
+        >>> batch = torch.tensor([0, 0, 1])  # two nodes in graph 0, one in graph 1
+        >>> global_pool(x, batch, "mean")
+        tensor([[2., 6.],
+                [5., 6.]])
+        >>> global_pool(x, None, "max")
+        tensor([[5., 8.]])
     """
     if batch is None:
         batch = torch.zeros(x.shape[0], dtype=torch.int64, device=x.device)
@@ -520,9 +609,14 @@ def global_pool(x: Tensor, batch: Tensor | None, kind: str) -> Tensor:
 
 
 def index_nodes(h: Tensor, rows: Tensor | None) -> Tensor:
-    """Return the rows of h at the nodes `rows` (n,), or at both ends of pairs (n, 2), (n, 2, F); all rows if None.
+    """Return the features of some nodes, or of both ends of pairs of nodes.
 
-    `rows` may be empty.
+    Args:
+        h: Node features, shape (V, F).
+        rows: Node indices, shape (n,), or pairs of them, shape (n, 2). It may be empty. None: all nodes.
+
+    Returns:
+        The features, shape (n, F), (n, 2, F) or (V, F).
     """
     if rows is None:
         return h
@@ -531,9 +625,19 @@ def index_nodes(h: Tensor, rows: Tensor | None) -> Tensor:
 
 
 def edge_features_in_order(name: str, edge_attr: Tensor | None, edges: CSRPattern, edge_features: int) -> Tensor | None:
-    """Return the edge features (E, D) in the order of the pattern, or None if the model uses none.
+    """Return the edge features in the order of the pattern.
 
-    Raises ModelError if the edges do not have `edge_features` features each.
+    Args:
+        name: Name of the model, for the message.
+        edge_attr: Edge features, shape (E, D). None without any.
+        edges: Sparsity pattern of the graph.
+        edge_features: Number of features D that the model takes; 0 if it takes none.
+
+    Returns:
+        The features, shape (E, D). None if the model takes none.
+
+    Raises:
+        InputShapeError: If the edges do not have `edge_features` features each.
     """
     wanted = (edges.columns.shape[0], edge_features)
     if edge_features and (edge_attr is None or edge_attr.shape != wanted):
@@ -554,19 +658,57 @@ DECODERS = ("none", "dot", "bilinear")
 
 
 class DotProduct(nn.Module):
-    """The decoder z_i · z_j."""
+    """Link decoder without parameters: the logit of a pair of nodes is z_i · z_j.
+
+    Example:
+        >>> z = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 3.0]])  # embeddings of three nodes
+        >>> pairs = torch.tensor([[0, 1], [1, 2]])
+        >>> DotProduct()(z[pairs])
+        tensor([[2.],
+                [3.]])
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
 
     def forward(self, ends: Tensor) -> Tensor:
-        """Map both ends of each pair (n, 2, d) to logits (n, 1)."""
+        """Compute the logits of pairs of nodes.
+
+        Args:
+            ends: Embeddings of both ends of each pair, shape (n, 2, d).
+
+        Returns:
+            Logits, shape (n, 1).
+        """
         return (ends[:, 0] * ends[:, 1]).sum(1, keepdim=True)
 
     def between(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the logits (n, m) of every node of a (n, d) with every node of b (m, d)."""
+        """Compute the logits of every node of `a` with every node of `b`.
+
+        Args:
+            a: Embeddings of nodes, shape (n, d).
+            b: Embeddings of nodes, shape (m, d).
+
+        Returns:
+            Logits, shape (n, m).
+        """
         return a @ b.t()
 
 
 class Bilinear(nn.Module):
-    """The decoder z_iᵀ ½ (W + Wᵀ) z_j, with Glorot's uniform initialization of W."""
+    """Link decoder with a matrix W: the logit of a pair of nodes is z_iᵀ ½ (W + Wᵀ) z_j.
+
+    W is initialized with Glorot's uniform distribution.
+
+    Args:
+        dim: Features d of an embedding.
+
+    Example:
+        >>> decoder, z = Bilinear(8), torch.randn(3, 8)
+        >>> scores = decoder.between(z, z)
+        >>> scores.shape, torch.allclose(scores, scores.T, atol=1e-5)  # pairs are unordered
+        (torch.Size([3, 3]), True)
+    """
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -574,12 +716,27 @@ class Bilinear(nn.Module):
         nn.init.xavier_uniform_(self.weight)
 
     def forward(self, ends: Tensor) -> Tensor:
-        """Map both ends of each pair (n, 2, d) to logits (n, 1)."""
+        """Compute the logits of pairs of nodes.
+
+        Args:
+            ends: Embeddings of both ends of each pair, shape (n, 2, d).
+
+        Returns:
+            Logits, shape (n, 1).
+        """
         first, second = ends.unbind(1)
         return (first @ self._symmetric() * second).sum(1, keepdim=True)
 
     def between(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the logits (n, m) of every node of a (n, d) with every node of b (m, d)."""
+        """Compute the logits of every node of `a` with every node of `b`.
+
+        Args:
+            a: Embeddings of nodes, shape (n, d).
+            b: Embeddings of nodes, shape (m, d).
+
+        Returns:
+            Logits, shape (n, m).
+        """
         return a @ self._symmetric() @ b.t()
 
     def _symmetric(self) -> Tensor:
@@ -587,14 +744,28 @@ class Bilinear(nn.Module):
 
 
 def link_decoder(kind: str, dim: int) -> DotProduct | Bilinear:
-    """Return the decoder with the given name, for nodes (V, dim)."""
+    """Return the link decoder with the given name.
+
+    Args:
+        kind: "dot" or "bilinear".
+        dim: Features of an embedding.
+
+    Returns:
+        A new decoder.
+    """
     return Bilinear(dim) if kind == "bilinear" else DotProduct()
 
 
 def decode_links(z: Tensor, rows: Tensor | None, decoder: nn.Module) -> Tensor:
-    """Return logits (n, 1) for pairs of nodes (n, 2), from embeddings z (V, d).
+    """Return the logits of pairs of nodes, or the embeddings of nodes.
 
-    For nodes (n,), and for all nodes if `rows` is None, the embeddings themselves are returned.
+    Args:
+        z: Node embeddings, shape (V, d).
+        rows: Pairs of nodes, shape (n, 2), or nodes, shape (n,). None: all nodes.
+        decoder: Link decoder.
+
+    Returns:
+        Logits of the pairs, shape (n, 1). For nodes, their embeddings, shape (n, d) or (V, d).
     """
     ends = index_nodes(z, rows)
     if rows is None or rows.ndim != 2:

@@ -25,14 +25,21 @@ def normalize_padding_mask(mask: Tensor | None, shape: torch.Size | tuple[int, .
     so it costs nothing.
 
     Args:
-        mask: Padding mask, shape (N, T), or None.
+        mask: Padding mask, shape (N, T). None: nothing is padding.
         shape: Shape of the sequences, (N, T, …).
 
     Returns:
         The boolean mask, shape (N, T), True where a position is real; None without a mask.
 
     Raises:
-        ModelError: If the mask has another shape, or values other than 0 and 1, such as an additive bias.
+        InputShapeError: If the mask has another shape, or values other than 0 and 1, such as an additive bias; in an
+            exported graph also if it is not boolean.
+
+    Example:
+        >>> tokens = torch.tensor([[5, 7, 9], [4, 0, 0]])  # 0 is padding
+        >>> normalize_padding_mask(torch.tensor([[1, 1, 1], [1, 0, 0]]), tokens.shape)
+        tensor([[ True,  True,  True],
+                [ True, False, False]])
     """
     if mask is None:
         return None
@@ -59,7 +66,7 @@ def rows_not_right_padded(mask: Tensor) -> Tensor:
     """Return which rows of a mask have a real position after a padded one.
 
     Args:
-        mask: Padding mask, shape (N, T).
+        mask: Boolean padding mask, shape (N, T).
 
     Returns:
         True for such rows, shape (N,).
@@ -70,13 +77,17 @@ def rows_not_right_padded(mask: Tensor) -> Tensor:
 def is_right_padded(mask: Tensor) -> bool:
     """Return whether all padding is on the right.
 
-    In a compiled graph the answer is unknown, and the result is False. On the meta device the result is True.
+    In a compiled graph the values of the mask are unknown, and the result is False. On the meta device it is True.
 
     Args:
-        mask: Padding mask, shape (N, T).
+        mask: Boolean padding mask, shape (N, T).
 
     Returns:
-        Whether the mask is right-padded.
+        True if no row has a real position after a padded one.
+
+    Example:
+        >>> is_right_padded(torch.tensor([[True, True, False]])), is_right_padded(torch.tensor([[False, True, True]]))
+        (True, False)
     """
     if mask.is_meta or torch.compiler.is_compiling():
         return mask.is_meta
@@ -89,16 +100,35 @@ def position_ids(mask: Tensor) -> Tensor:
     It is the number of real positions before the token. The values at padding are valid positions without a meaning.
 
     Args:
-        mask: Padding mask, shape (N, T).
+        mask: Boolean padding mask, shape (N, T).
 
     Returns:
         Positions, shape (N, T), int64.
+
+    Example:
+        >>> position_ids(torch.tensor([[True, True, True], [False, True, True]]))  # padding on the left
+        tensor([[0, 1, 2],
+                [0, 0, 1]])
     """
     return (mask.cumsum(1) - 1).clamp(min=0)
 
 
 def last_token(z: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the last real token of each row, (N, dim), of z (N, T, dim); the first token if none is real."""
+    """Return the last real token of each sequence.
+
+    Args:
+        z: Features of the tokens, shape (N, T, dim).
+        mask: Boolean padding mask, shape (N, T), with padding on any side. None: all tokens are real.
+
+    Returns:
+        Features, shape (N, dim): those of the first token where none is real.
+
+    Example:
+        >>> z = torch.tensor([[[1.0], [2.0], [3.0]], [[4.0], [5.0], [6.0]]])
+        >>> last_token(z, torch.tensor([[True, True, True], [True, True, False]]))
+        tensor([[3.],
+                [5.]])
+    """
     if mask is None:
         return z[:, -1]
     places = torch.arange(mask.shape[1], device=mask.device)
@@ -118,6 +148,14 @@ def causal_mask(queries: int, keys: int, device: torch.device | str = "cpu") -> 
 
     Returns:
         The boolean mask, shape (T, S).
+
+    Example:
+        >>> causal_mask(3, 3)
+        tensor([[ True, False, False],
+                [ True,  True, False],
+                [ True,  True,  True]])
+        >>> causal_mask(1, 3)  # the next token, after two that are cached
+        tensor([[True, True, True]])
     """
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
 
@@ -132,7 +170,16 @@ def merge_masks(*masks: Tensor | None) -> Tensor | None:
         None if all masks are None, a boolean mask if all are boolean, else a bias.
 
     Raises:
-        ModelError: If a mask has an integer type.
+        InputShapeError: If a mask has an integer type.
+
+    Example:
+        >>> padding = torch.tensor([[True, True, False]])  # the last key is padding
+        >>> merge_masks(padding, causal_mask(3, 3), None)
+        tensor([[ True, False, False],
+                [ True,  True, False],
+                [ True,  True, False]])
+        >>> merge_masks(padding, torch.tensor([[0.5, 0.0, 0.5]]))
+        tensor([[0.5000, 0.0000,   -inf]])
     """
     may: Tensor | None = None
     bias: Tensor | None = None
@@ -156,13 +203,21 @@ def attention_mask(
     """Return the mask of self-attention for a padding mask and an optional causal mask.
 
     Args:
-        mask: Padding mask, shape (N, T), True for real tokens, or None.
+        mask: Boolean padding mask, shape (N, T), True for real tokens. None: all tokens are real.
         causal: Whether a token may not attend to those after it.
         length: Number of tokens T.
-        device: Device of the result without a padding mask.
+        device: Device of the causal mask. None: that of `mask`, or the CPU without one.
 
     Returns:
-        The mask, shape (N or 1, 1, 1 or T, T); None where every token may attend to all.
+        The boolean mask, shape (N or 1, 1, 1 or T, T); None where every token may attend to all.
+
+    Example:
+        >>> attention_mask(torch.tensor([[True, True, False]]), causal=False, length=3)
+        tensor([[[[ True,  True, False]]]])
+        >>> attention_mask(torch.tensor([[False, True, True]]), causal=True, length=3)[0, 0]
+        tensor([[False, False, False],
+                [False,  True, False],
+                [False,  True,  True]])
     """
     keys = None if mask is None else mask[:, None, None, :]  # (N, 1, 1, T)
     if not causal:
@@ -176,10 +231,15 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
     Args:
         scores: Scores, shape (…, T, S).
-        mask: Boolean or additive mask that broadcasts to the scores.
+        mask: Boolean or additive mask that broadcasts to the scores. None: all keys are visible.
 
     Returns:
         Weights, shape (…, T, S). Each row sums to 1, or is 0 where no key is visible.
+
+    Example:
+        >>> masked_softmax(torch.zeros(2, 3), torch.tensor([[True, True, False], [False, False, False]]))
+        tensor([[0.5000, 0.5000, 0.0000],
+                [0.0000, 0.0000, 0.0000]])
     """
     if mask is None:
         return torch.softmax(scores, dim=-1)

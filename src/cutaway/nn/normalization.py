@@ -55,19 +55,28 @@ def batch_norm(
 
     Args:
         x: Input, shape (N, C, ...).
-        running_mean: Running mean, shape (C,).
-        running_var: Running variance, shape (C,).
-        weight: γ, shape (C,).
-        bias: β, shape (C,).
+        running_mean: Running mean, shape (C,). None: without running statistics.
+        running_var: Running variance, shape (C,). None: without running statistics.
+        weight: γ, shape (C,). None: 1.
+        bias: β, shape (C,). None: 0.
         training: Whether to use batch statistics.
-        momentum: m.
-        eps: ε.
+        momentum: m, the weight of the new statistics.
+        eps: ε, added to the variance.
 
     Returns:
         The normalized input, of the shape of x.
 
     Raises:
-        ModelError: In training, if S has a single entry, whose variance is undefined.
+        InputShapeError: In training, if S has a single entry, whose variance is undefined.
+
+    Example:
+        >>> x = torch.tensor([[1.0, 10.0], [3.0, 30.0]])  # two examples, two channels
+        >>> mean, var = torch.zeros(2), torch.ones(2)
+        >>> batch_norm(x, mean, var, training=True)
+        tensor([[-1.0000, -1.0000],
+                [ 1.0000,  1.0000]])
+        >>> mean  # 0.9 · 0 + 0.1 · (2, 20)
+        tensor([0.2000, 2.0000])
     """
     axes = [0, *range(2, x.ndim)]
     count = x.numel() // x.shape[1]
@@ -102,18 +111,26 @@ def layer_norm(
     """Apply layer normalization over the last axes, as `F.layer_norm`.
 
     S is the last axes of one example: for tokens (N, T, d) with shape (d,) the d features of one token, for maps with
-    shape (C, H, W) one whole image. Training and evaluation are the same. γ and β have an entry for each entry of S. Of
-    images, many networks learn one γ and β for each channel instead: that is `group_norm` with one group.
+    shape (C, H, W) one whole image. Training and evaluation are the same. γ and β have an entry for each entry of S.
+    For images, many networks learn one γ and β for each channel instead: that is `group_norm` with one group.
 
     Args:
         x: Input, shape (..., *shape).
         shape: Sizes of the last axes.
-        weight: γ, of the given shape.
-        bias: β, of the given shape.
-        eps: ε.
+        weight: γ, of the given shape. None: 1.
+        bias: β, of the given shape. None: 0.
+        eps: ε, added to the variance.
 
     Returns:
         The normalized input, of the shape of x.
+
+    Raises:
+        ConfigError: If `shape` is empty, or is not the last axes of x.
+
+    Example:
+        >>> layer_norm(torch.tensor([[1.0, 3.0], [10.0, 30.0]]), (2,))  # each row on its own
+        tensor([[-1.0000,  1.0000],
+                [-1.0000,  1.0000]])
     """
     axes = _last_axes(x, shape)
     centred = x - x.mean(axes, keepdim=True)
@@ -126,20 +143,28 @@ def layer_norm(
 def group_norm(
     x: Tensor, groups: int, weight: Tensor | None = None, bias: Tensor | None = None, *, eps: float = 1e-5
 ) -> Tensor:
-    """Apply group normalization, as `F.group_norm`: statistics for each example and group of channels, γ by channel.
+    """Apply group normalization, as `F.group_norm`.
 
-    S is the channels of one group of one example, at every pixel. With `groups=1`, S is one whole example: layer
-    normalization of (C, H, W) with one γ and β for each channel. With `groups=C`, it is instance normalization.
+    S is the channels of one group of one example, at every pixel. γ and β have an entry for each channel. With
+    `groups=1`, S is one whole example: layer normalization of (C, H, W) with one γ and β for each channel. With
+    `groups=C`, it is instance normalization.
 
     Args:
         x: Input, shape (N, C, ...).
         groups: Number of groups of consecutive channels, a divisor of C.
-        weight: γ, shape (C,).
-        bias: β, shape (C,).
-        eps: ε.
+        weight: γ, shape (C,). None: 1.
+        bias: β, shape (C,). None: 0.
+        eps: ε, added to the variance.
 
     Returns:
         The normalized input, of the shape of x.
+
+    Raises:
+        ConfigError: If `groups` is less than 1 or no divisor of C.
+
+    Example:
+        >>> group_norm(torch.tensor([[1.0, 3.0, 10.0, 30.0]]), groups=2)  # one example, four channels
+        tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])
     """
     channels = x.shape[1]
     check_value(groups >= 1 and channels % groups == 0, "groups", groups, f"a divisor of the channels, {channels}")
@@ -158,11 +183,18 @@ def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None = None, *, e
     Args:
         x: Input, shape (..., *shape).
         shape: Sizes of the last axes.
-        weight: γ, of the given shape.
-        eps: ε. Default: the machine epsilon of x's type, as in PyTorch.
+        weight: γ, of the given shape. None: 1.
+        eps: ε, added to the mean square. None: the machine epsilon of x's type, as in PyTorch.
 
     Returns:
         The normalized input, of the shape of x.
+
+    Raises:
+        ConfigError: If `shape` is empty, or is not the last axes of x.
+
+    Example:
+        >>> rms_norm(torch.tensor([1.0, 7.0]), (2,))  # divided by √((1 + 49) / 2) = 5
+        tensor([0.2000, 1.4000])
     """
     axes = _last_axes(x, shape)
     eps = torch.finfo(x.dtype).eps if eps is None else eps
@@ -188,13 +220,21 @@ def local_response_norm(x: Tensor, size: int = 5, *, alpha: float = 1e-4, beta: 
 
     Args:
         x: Input, shape (N, C, ...).
-        size: Number of neighboring channels.
+        size: Number of neighboring channels, including the channel itself.
         alpha: α.
         beta: β.
         k: k.
 
     Returns:
         The normalized input, of the shape of x.
+
+    Raises:
+        ConfigError: If `size` is less than 1.
+
+    Example:
+        >>> x = torch.ones(1, 4, 1, 1)  # at the ends there are fewer neighbors
+        >>> local_response_norm(x, size=3, alpha=3.0, beta=1.0, k=0.0).flatten()
+        tensor([0.5000, 0.3333, 0.3333, 0.5000])
     """
     check_value(size >= 1, "size", size, "at least 1")
     channels = x.shape[1]

@@ -36,13 +36,23 @@ def sinusoids(positions: Tensor, dim: int, dtype: torch.dtype | None = None, bas
     """Return the sinusoidal encoding of positions, sine and cosine interleaved, computed in float64.
 
     Args:
-        positions: Positions, shape (…,).
-        dim: Number of features.
-        dtype: Type of the result. Default: torch's default type.
+        positions: Positions, any shape (…,).
+        dim: Number of features d. If it is odd, the last sine has no cosine.
+        dtype: Type of the result. None: torch's default type.
         base: Base of the angles, 10 000 in the paper.
 
     Returns:
         The encoding, shape (…, dim).
+
+    Example:
+        >>> sinusoids(torch.arange(3), dim=4).round(decimals=2)
+        tensor([[ 0.0000,  1.0000,  0.0000,  1.0000],
+                [ 0.8400,  0.5400,  0.0100,  1.0000],
+                [ 0.9100, -0.4200,  0.0200,  1.0000]])
+        >>> encoding = sinusoids(torch.arange(20), dim=64)
+        >>> products = encoding @ encoding.T  # depend on the distance only
+        >>> torch.allclose(products[0, 3], products[10, 13], atol=1e-4)
+        True
     """
     i = torch.arange(0, dim, 2, device=positions.device, dtype=torch.float64)  # 2i
     angles = positions[..., None].double() / base ** (i / dim)  # (…, ⌈dim/2⌉)
@@ -53,16 +63,23 @@ def sinusoids(positions: Tensor, dim: int, dtype: torch.dtype | None = None, bas
 def grid_sinusoids(rows: int, columns: int, dim: int, like: Tensor) -> Tensor:
     """Return the sinusoidal encoding of each cell of a map, row by row.
 
-    The first half of the features encodes the row, the rest the column.
+    The first ⌊dim/2⌋ features encode the row, the others the column.
 
     Args:
         rows: Number of rows.
         columns: Number of columns.
         dim: Number of features.
-        like: Tensor with the device and type of the result.
+        like: Tensor with the device and type of the result. Its values do not matter.
 
     Returns:
         The encoding, shape (rows·columns, dim).
+
+    Example:
+        >>> encoding = grid_sinusoids(2, 3, dim=8, like=torch.zeros(1))
+        >>> encoding.shape
+        torch.Size([6, 8])
+        >>> torch.equal(encoding[0, :4], encoding[2, :4]), torch.equal(encoding[0, 4:], encoding[3, 4:])  # row, column
+        (True, True)
     """
     down = sinusoids(torch.arange(rows, device=like.device), dim // 2, like.dtype)  # (rows, dim/2)
     across = sinusoids(torch.arange(columns, device=like.device), dim - dim // 2, like.dtype)  # (columns, dim/2)
@@ -76,13 +93,21 @@ def rotation(positions: Tensor, dim: int, dtype: torch.dtype | None = None, base
     They have at least float32's precision for any `dtype`: bfloat16 has too few digits to distinguish positions.
 
     Args:
-        positions: Positions, shape (T,) or (N, T).
+        positions: Positions p, shape (T,) or (N, T).
         dim: Features d of a head, even.
-        dtype: Type of the queries and keys.
+        dtype: Type of the queries and keys. None: torch's default type.
         base: Base of the angles, 10 000 in the paper.
 
     Returns:
         Cosine and sine, each of shape (T, d/2) or (N, 1, T, d/2).
+
+    Raises:
+        ConfigError: If `dim` is odd.
+
+    Example:
+        >>> cos, sin = rotation(torch.arange(10), dim=8)
+        >>> cos.shape, torch.allclose(cos**2 + sin**2, torch.ones(10, 4))
+        (torch.Size([10, 4]), True)
     """
     check_value(dim % 2 == 0, "dim", dim, "even, to be turned pair by pair")
     table = sinusoids(positions, dim, torch.promote_types(dtype or torch.get_default_dtype(), torch.float32), base)
@@ -96,11 +121,21 @@ def rotary(x: Tensor, positions: Tensor | Rotation, base: float = BASE) -> Tenso
 
     Args:
         x: Queries or keys, shape (N, heads, T, d), d even.
-        positions: Positions, shape (T,) or (N, T), or their `rotation`.
-        base: Base of the angles, if they are not given as a `rotation`.
+        positions: Positions p, shape (T,) or (N, T), or their `rotation`, which several calls can share.
+        base: Base of the angles. Ignored if `positions` is a `rotation`, which has its own.
 
     Returns:
-        The rotated input, of the shape of x.
+        The rotated input, of the shape and type of x.
+
+    Raises:
+        ConfigError: If d is odd and `positions` is no `rotation`.
+
+    Example:
+        >>> q, k = torch.randn(2, 1, 1, 1, 8)  # each (N, heads, T, d)
+        >>> def score(t, s):
+        ...     return (rotary(q, torch.tensor([t])) * rotary(k, torch.tensor([s]))).sum()
+        >>> torch.allclose(score(3, 1), score(52, 50), atol=1e-4)  # depends on the distance only
+        True
     """
     cos, sin = rotation(positions, x.shape[-1], x.dtype, base) if isinstance(positions, Tensor) else positions
     a, b = x[..., 0::2], x[..., 1::2]  # (N, heads, T, d/2)
@@ -110,18 +145,25 @@ def rotary(x: Tensor, positions: Tensor | Rotation, base: float = BASE) -> Tenso
 def distance_buckets(distances: Tensor, buckets: int = 32, furthest: int = 128, *, both: bool = True) -> Tensor:
     """Return the bucket of each distance, key position − query position.
 
-    The first half of the buckets of one direction holds one distance each. The other half grows logarithmically up to
-    `furthest`, and the last bucket holds all larger distances.
+    In each direction, the first half of the buckets holds one distance each. The sizes of the others grow
+    logarithmically up to `furthest`, and the last one holds all larger distances too.
 
     Args:
-        distances: Distances, any shape.
-        buckets: Number of buckets.
-        furthest: Distance from which on all share the last bucket.
-        both: Whether one half of the buckets is for keys after the query and the other for keys before it. If False,
+        distances: Distances, int64 or int32, any shape.
+        buckets: Number of buckets: at least 4, or at least 2 if `both` is False.
+        furthest: Distance from which on all are certain to share the last bucket. It must exceed the number of
+            distances that have their own bucket, buckets/4, or buckets/2 if `both` is False.
+        both: Whether one half of the buckets is for keys before the query and the other for keys after it. If False,
             keys after the query count as distance 0.
 
     Returns:
         Bucket indices, of the shape of `distances`.
+
+    Example:
+        >>> distance_buckets(torch.tensor([-1000, -20, -2, -1, 0, 1, 2, 20, 1000]))
+        tensor([15, 10,  2,  1,  0, 17, 18, 26, 31])
+        >>> distance_buckets(torch.tensor([-1000, -20, -2, -1, 0, 1]), both=False)
+        tensor([31, 17,  2,  1,  0,  0])
     """
     found = torch.zeros_like(distances)
     if both:
@@ -138,7 +180,26 @@ def distance_buckets(distances: Tensor, buckets: int = 32, furthest: int = 128, 
 
 
 class RelativeBias(nn.Module):
-    """A learned bias for each head and each bucket of distances, (heads, T, S), that is added to the scores."""
+    """A learned bias for each head and each bucket of distances, (heads, T, S), that is added to the scores.
+
+    Args:
+        heads: Number of heads.
+        buckets: Number of buckets of `distance_buckets`: at least 4, or at least 2 if `both` is False.
+        furthest: Distance from which on all share the last bucket.
+        both: Whether keys after the query have buckets of their own. False for causal attention.
+
+    Raises:
+        ConfigError: If there are too few buckets, or `furthest` does not exceed the number of distances that have their
+            own bucket.
+
+    Example:
+        >>> bias = RelativeBias(heads=4)
+        >>> b = bias(5, 5)
+        >>> b.shape, torch.equal(b[..., 0, 1], b[..., 3, 4])  # one number for each distance
+        (torch.Size([1, 4, 5, 5]), True)
+        >>> torch.equal(bias(1, 5), b[:, :, -1:])  # the last query
+        True
+    """
 
     def __init__(self, heads: int, buckets: int = 32, furthest: int = 128, *, both: bool = True) -> None:
         super().__init__()
@@ -149,7 +210,15 @@ class RelativeBias(nn.Module):
         self.buckets, self.furthest, self.both = buckets, furthest, both
 
     def forward(self, queries: int, keys: int) -> Tensor:
-        """Return the bias (1, heads, T, S) of the last `queries` of `keys` tokens."""
+        """Return the bias of the last `queries` of `keys` tokens.
+
+        Args:
+            queries: Number of queries T.
+            keys: Number of keys S, at least T.
+
+        Returns:
+            The bias, shape (1, heads, T, S).
+        """
         place = torch.arange(keys, device=self.table.weight.device)
         distances = place[None, :] - place[keys - queries :, None]  # (T, S), key − query
         buckets = distance_buckets(distances, self.buckets, self.furthest, both=self.both)
@@ -164,10 +233,16 @@ def alibi_slopes(heads: int) -> Tensor:
     power of two come first, then every second one of the next larger power, as in the paper's code.
 
     Args:
-        heads: Number of heads.
+        heads: Number of heads, at least 1.
 
     Returns:
         Slopes, shape (heads,).
+
+    Example:
+        >>> alibi_slopes(4)
+        tensor([0.2500, 0.0625, 0.0156, 0.0039])
+        >>> alibi_slopes(6)
+        tensor([0.2500, 0.0625, 0.0156, 0.0039, 0.5000, 0.1250])
     """
     power = 2 ** (heads.bit_length() - 1)  # the largest power of two that is at most `heads`
     slopes = [2 ** (-8 * i / power) for i in range(1, power + 1)]
@@ -182,12 +257,21 @@ def alibi(visible: Tensor, heads: int, dtype: torch.dtype | None = None) -> Tens
     not count.
 
     Args:
-        visible: Mask, True where a query may attend to a key, shape (…, 1, T, S).
+        visible: Boolean mask, True where a query may attend to a key, shape (…, 1, T, S).
         heads: Number of heads.
-        dtype: Type of the result. Default: float32.
+        dtype: Type of the result. None: float32.
 
     Returns:
         The bias, shape (…, heads, T, S), to be added to the scores.
+
+    Example:
+        >>> bias = alibi(torch.ones(3, 3, dtype=torch.bool).tril()[None, None], heads=4)
+        >>> bias.shape
+        torch.Size([1, 4, 3, 3])
+        >>> bias[0, 0]  # slope 1/4
+        tensor([[ 0.0000,    -inf,    -inf],
+                [-0.2500,  0.0000,    -inf],
+                [-0.5000, -0.2500,  0.0000]])
     """
     distances = visible.sum(-1, keepdim=True) - visible.cumsum(-1)  # (…, 1, T, S)
     slopes = alibi_slopes(heads).to(visible.device)[:, None, None]
