@@ -214,7 +214,8 @@ def _function(name: str, one: Any, canonical: str, example: str) -> str:
 
 
 def _class(name: str, one: type, canonical: str, module: str) -> str:
-    fields, example = list(_fields(one)), _example(f"{module}.{name}")
+    example = _example(f"{module}.{name}")
+    fields = [] if re.search(r"^ *(Args|Attributes):", one.__doc__ or "", re.MULTILINE) else list(_fields(one))
     kind = "exception" if issubclass(one, BaseException) else "class"
     bases = [base.__name__ for base in one.__bases__ if base is not object]
     words = [f"Of {', '.join(f'`{base}`' for base in bases)}.\n"] if bases else []
@@ -247,7 +248,7 @@ def _fields(one: type) -> Iterator[tuple[str, str, str]]:
         said = dict(re.findall(r"^    (\w+)\s*:.*?  # (.*)$", inspect.getsource(base), flags=re.MULTILINE))
         for key, hint in vars(base)["__annotations__"].items():
             if not key.startswith("_"):
-                yield key, str(hint), said.get(key, "")
+                yield key, getattr(hint, "__forward_arg__", str(hint)), said.get(key, "")
 
 
 def _signature(one: Any, bound: bool = False) -> str:
@@ -257,18 +258,31 @@ def _signature(one: Any, bound: bool = False) -> str:
     except (TypeError, ValueError):
         return "()"
     kept = list(found.parameters.values())[1 if bound else 0 :]
-    shown = [p.replace(default=_Shown(p.default)) if p.default is not p.empty else p for p in kept]
-    return " ".join(str(found.replace(parameters=shown)).replace("'", "").split())
+    shown = [
+        p.replace(
+            default=p.empty if p.default is p.empty else _Shown(p.default),
+            annotation=p.empty if p.annotation is p.empty else _Shown(p.annotation, annotation=True),
+        )
+        for p in kept
+    ]
+    result = found.return_annotation
+    result = result if result is found.empty else _Shown(result, annotation=True)
+    return " ".join(str(found.replace(parameters=shown, return_annotation=result)).split())
 
 
 class _Shown:
-    """A default as it is typed; one that is an object by its name, without its address."""
+    """A default as it is typed, or an annotation as it is written; objects by their name, without their address."""
 
-    def __init__(self, value: Any) -> None:
-        self.text = getattr(value, "__name__", None) or re.sub(r" at 0x\w+", "", repr(value))
+    def __init__(self, value: Any, annotation: bool = False) -> None:
+        value = getattr(value, "__forward_arg__", value)
+        if annotation and isinstance(value, str):
+            self.text = value.replace("'", "")
+        else:
+            self.text = getattr(value, "__name__", None) or re.sub(r" at 0x\w+", "", repr(value))
+        self.annotation = annotation
 
     def __repr__(self) -> str:
-        return self.text if re.fullmatch(r"[\w.,()\[\]{}'\"=+\- ]*", self.text) else "..."
+        return self.text if self.annotation or re.fullmatch(r"[\w.,()\[\]{}'\"=+\- ]*", self.text) else "..."
 
 
 def _first(module: ModuleType) -> str:
