@@ -71,6 +71,14 @@ INTERNAL = {  # names without an underscore that other modules of the package ca
         "link_decoder",
     },
     "cutaway.nn.masks": {"rows_not_right_padded"},
+    "cutaway.models.base": {"as_base_model", "as_output_tuple"},
+    "cutaway.nn.recurrent": {
+        "cudnn_backward_guard", "run_bucketed", "bucket_boundaries", "run_scan", "zero_state", "to_torch_state",
+        "to_state_tuple", "reject_projections",
+    },
+    "cutaway.nn.transformer": {"is_block"},
+    "cutaway.inference.sampling": {"uniform"},
+    "cutaway.inference.text": {"to_generators", "random_numbers"},
 }  # fmt: skip
 ELSEWHERE = {"estimators", "inspect"}  # names of `cutaway` that are modules with pages of their own
 

@@ -32,7 +32,13 @@ FEW = 256  # likeliest tokens among which a nucleus is searched first: sorting t
 
 
 class Settings(TypedDict, total=False):
-    """Keyword arguments of `Sampling`."""
+    """Type of a dictionary with fields of `Sampling`, all optional, for functions that pass them on.
+
+    Example:
+        >>> settings: Settings = {"temperature": 0.8, "top_k": 40}
+        >>> Sampling(**settings).top_k
+        40
+    """
 
     temperature: float
     top_k: int
@@ -43,13 +49,31 @@ class Settings(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Sampling:
-    """Sampling settings. Raises SettingError, with the name of the setting, for invalid values."""
+    """Sampling settings. The defaults sample from the model's own distribution.
 
-    temperature: float = 1.0  # 0 takes the likeliest token
-    top_k: int = 0  # sample from this many likeliest tokens; 0 keeps all, 1 takes the likeliest
-    top_p: float = 1.0  # sample from the likeliest tokens with this total probability; 1 keeps all
-    min_p: float = 0.0  # sample from tokens with at least this fraction of the largest probability; 0 keeps all
-    repetition_penalty: float = 1.0  # above 1 makes tokens that already occur less likely; 1 changes nothing
+    Args:
+        temperature: Divides the logits: below 1 likely tokens become likelier, 0 always takes the likeliest.
+        top_k: Number of likeliest tokens to sample from, and those that are as likely as the last of them; 0 keeps all
+            tokens, 1 always takes the likeliest.
+        top_p: Sample from the smallest set of likeliest tokens with at least this total probability; 1 keeps all.
+        min_p: Sample from the tokens with at least this fraction of the largest probability; 0 keeps all.
+        repetition_penalty: Above 1, tokens that already occur become less likely; 1 changes nothing.
+
+    Raises:
+        SettingError: If a value is not allowed. The message names the setting.
+
+    Example:
+        >>> Sampling(temperature=0.7, top_p=0.9).greedy
+        False
+        >>> Sampling(temperature=0).greedy
+        True
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
         def reject(ok: bool, name: str, allowed: str) -> None:
@@ -64,7 +88,7 @@ class Sampling:
 
     @property
     def greedy(self) -> bool:
-        """True if the likeliest token is always taken."""
+        """True if the likeliest token is always taken, for which no random number is needed."""
         return self.temperature == 0 or self.top_k == 1
 
 
@@ -77,13 +101,14 @@ def choose(
 ) -> Tensor:
     """Sample a token for each row of logits.
 
-    Of equally likely tokens the one with the smallest id counts as the likeliest. One random number is drawn per row.
+    Of equally likely tokens the one with the smallest id counts as the likeliest. One random number is drawn per row;
+    none if the likeliest token is always taken.
 
     Args:
         logits: Logits, shape (N, V). −∞ forbids a token.
-        written: True for tokens that already occur, shape (N, V), for the repetition penalty.
-        generator: Random number generator, possibly on another device.
-        settings: Fields of `Sampling`.
+        written: True for tokens that already occur, shape (N, V), bool, for the repetition penalty; None for none.
+        generator: Random number generator, possibly on another device; None for the default one of the logits' device.
+        **settings: Fields of `Sampling`, such as `temperature=0.8`.
 
     Returns:
         Token ids, shape (N,), int64.
@@ -91,6 +116,14 @@ def choose(
     Raises:
         SettingError: If a setting is invalid.
         ModelError: If a row has NaN or forbids every token.
+
+    Example:
+        >>> logits = torch.tensor([[2.0, 1.0, -torch.inf], [0.0, 3.0, 1.0]])
+        >>> choose(logits, temperature=0)
+        tensor([0, 1])
+        >>> drawn = choose(logits.repeat(500, 1), generator=torch.Generator().manual_seed(0), top_k=2)
+        >>> sorted(set(drawn[::2].tolist())), sorted(set(drawn[1::2].tolist()))
+        ([0, 1], [1, 2])
     """
     sampling = Sampling(**settings)
     drawn = None if sampling.greedy else uniform(len(logits), generator, logits.device)
@@ -118,16 +151,22 @@ def draw(logits: Tensor, sampling: Sampling, drawn: Tensor | None, written: Tens
     Row i takes the first token whose cumulative probability, in the order of ids, exceeds `drawn[i]`.
 
     Args:
-        logits: Logits, shape (N, V).
+        logits: Logits, shape (N, V). −∞ forbids a token.
         sampling: The sampling settings.
-        drawn: Numbers in [0, 1), shape (N,), or None to take the likeliest token.
-        written: True for tokens that already occur, shape (N, V).
+        drawn: Random numbers in [0, 1), shape (N,), float64, on the device of the logits; None to take the likeliest
+            token.
+        written: True for tokens that already occur, shape (N, V), bool, for the repetition penalty; None for none.
 
     Returns:
         Token ids, shape (N,), int64.
 
     Raises:
         ModelError: If a row has NaN or forbids every token.
+
+    Example:
+        >>> logits = torch.tensor([[0.25, 0.25, 0.5]]).log().repeat(4, 1)
+        >>> draw(logits, Sampling(), torch.tensor([0.1, 0.3, 0.6, 0.9], dtype=torch.float64))
+        tensor([0, 1, 2, 2])
     """
     logits = _penalized(logits, sampling, written)
     if drawn is None or sampling.greedy:
@@ -145,12 +184,23 @@ def probabilities(logits: Tensor, *, written: Tensor | None = None, **settings: 
     """Return the probability with which `choose` takes each token.
 
     Args:
-        logits: Logits, shape (N, V).
-        written: True for tokens that already occur, shape (N, V).
-        settings: Fields of `Sampling`.
+        logits: Logits, shape (N, V). −∞ forbids a token.
+        written: True for tokens that already occur, shape (N, V), bool, for the repetition penalty; None for none.
+        **settings: Fields of `Sampling`, such as `top_p=0.9`.
 
     Returns:
-        Probabilities, shape (N, V).
+        Probabilities, shape (N, V). Each row sums to 1, or is NaN if it has NaN or forbids every token.
+
+    Raises:
+        SettingError: If a setting is invalid.
+        ModelError: If the likeliest token is always taken, and a row has NaN or forbids every token.
+
+    Example:
+        >>> logits = torch.tensor([[0.5, 0.3, 0.2]]).log()
+        >>> probabilities(logits, top_k=2)
+        tensor([[0.6250, 0.3750, 0.0000]])
+        >>> probabilities(logits, temperature=0)
+        tensor([[1., 0., 0.]])
     """
     sampling = Sampling(**settings)
     if sampling.greedy:

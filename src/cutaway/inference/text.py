@@ -13,8 +13,8 @@ A model with `config.context_length` processes at most that many tokens. When a 
 the last half of the context, including the newest token, is processed again, and then one token at a time. With half
 the context this is rare. The text depends only on the prompt, the seed and the settings.
 
-Prompts of a batch may differ in length. A mask (N, T) marks the real tokens, wherever padding is. Each row gives the
-same result as alone.
+Prompts of a batch may differ in length. A mask (N, T) marks the real tokens, wherever padding is. With one generator
+per row, or if the likeliest token is always taken, each row gives the same tokens as alone, up to rounding.
 
 Streamed text has whole characters only, and no text that may belong to a stop string.
 """
@@ -41,14 +41,44 @@ NAMED = 10  # largest number of unknown pieces in a message
 
 
 class TokenBounds(NamedTuple):
-    """Tokens that are never generated, and tokens that end a text, as `inference.text.stream` expects them."""
+    """Tokens that are never generated, and tokens that end a text, as `generate` and `stream` take them.
+
+    Attributes:
+        never: Token ids that are never generated, in ascending order.
+        ends: Token ids that end a text, in ascending order; empty if texts have no end.
+
+    Example:
+        >>> bounds = TokenBounds(never=[0, 1], ends=[2])
+        >>> model = cutaway.create_model("lstm", vocab_size=9, num_classes=9, pooling="every", hidden_dim=8)
+        >>> tokens = generate(model, torch.tensor([[5, 6]]), 4, **bounds._asdict())
+        >>> set(tokens.flatten().tolist()) & {0, 1, 2}
+        set()
+    """
 
     never: list[int]
     ends: list[int]
 
 
 def token_bounds(model: nn.Module, text: RunningPreprocessing) -> TokenBounds:
-    """Return the bounds of a model, from its tokenizer and the folder of its weights."""
+    """Return the tokens that a model never generates, and those that end a text.
+
+    A text ends with the tokenizer's end token, or with an end token that the Hugging Face folder of the model's weights
+    names. Padding, the unknown token, the begin token and the mask are never generated, unless they end a text.
+
+    Args:
+        model: A language model.
+        text: The preprocessing of the model's texts, such as `run.preprocessing` of a run with a language model.
+
+    Returns:
+        Both lists, for the arguments `never` and `ends` of `generate` and `stream`.
+
+    Example:
+        >>> from cutaway.core.spec import NextToken, TextSpec
+        >>> from cutaway.data.text.tokenizers import Characters
+        >>> text = RunningPreprocessing(TextSpec(5, 8, NextToken(5)), Characters(["<pad>", "<unk>", *"abc"]))
+        >>> token_bounds(cutaway.create_model("lstm", vocab_size=5, num_classes=5, pooling="every"), text)
+        TokenBounds(never=[0, 1], ends=[])
+    """
     known, origin = text.tokenizer, get_origin(model)
     ends = {*([] if known.end is None else [known.end]), *(origin.ends if origin else ())}
     special = (known.padding, known.unknown, known.begin, known.mask)
@@ -56,7 +86,31 @@ def token_bounds(model: nn.Module, text: RunningPreprocessing) -> TokenBounds:
 
 
 def encode_prompt(text: RunningPreprocessing, prompt: str) -> tuple[Tensor, str]:
-    """Return the prompt's tokens, (T,), and a warning or "". Raises DataError if all of its tokens are unknown."""
+    """Encode a prompt, and check that the model knows its tokens.
+
+    A prompt without tokens, such as "", is replaced by the default beginning: the tokenizer's begin or end token, a
+    line end, a full stop, or the first token of the vocabulary.
+
+    Args:
+        text: The preprocessing of the model's texts, such as `run.preprocessing` of a run with a language model.
+        prompt: The text.
+
+    Returns:
+        The token ids, shape (T,), int64, and a warning: that some parts of the prompt are unknown to the tokenizer, or
+        that it has no tokens; "" if there is none.
+
+    Raises:
+        DataError: If all tokens are unknown.
+
+    Example:
+        >>> from cutaway.core.spec import NextToken, TextSpec
+        >>> from cutaway.data.text.tokenizers import Characters
+        >>> text = RunningPreprocessing(TextSpec(5, 8, NextToken(5)), Characters(["<pad>", "<unk>", *"abc"]))
+        >>> encode_prompt(text, "cab")
+        (tensor([4, 2, 3]), '')
+        >>> encode_prompt(text, "cat")
+        (tensor([4, 2, 1]), "unknown to the model: 't'; each is replaced by the unknown token.")
+    """
     ids = text.encode(prompt)
     if not len(ids):
         said = f"the prompt {prompt!r} has no tokens of this model; the text starts without a prompt."
@@ -97,25 +151,37 @@ def generate(
     """Generate `count` tokens after each prompt.
 
     Args:
-        model: A language model. It returns to its previous mode.
-        prompt: Token ids, shape (N, T).
-        count: Number of tokens.
-        mask: True for real tokens, shape (N, T).
-        generator: One generator for all rows, or one per row; then a row does not depend on the rest of the batch.
-        never: Tokens that are never generated. Default: padding and the unknown token, 0 and 1; none for a model from a
-            Hugging Face folder.
-        ends: Tokens that end a row, which is NONE from there on. Default: none; for a model from a Hugging Face folder,
-            those that the folder names.
+        model: A language model. One with neither `extend` nor `advance` is called as `model(tokens, mask)` for logits
+            (N, T, V). It is run in evaluation mode without gradients, and returns to its previous mode.
+        prompt: Token ids, shape (N, T), at least one, on the model's device.
+        count: Number of tokens, at least 1.
+        mask: True for real tokens, shape (N, T), with padding anywhere; None if all tokens are real.
+        generator: One generator for all rows, or one per row, with which a row does not depend on the rest of the
+            batch; None for PyTorch's default generator.
+        never: Tokens that are never generated. None for 0 and 1, padding and the unknown token of Cutaway's tokenizers,
+            or for no tokens if the model is from a Hugging Face folder.
+        ends: Tokens that end a row. None for no tokens, or for those that the Hugging Face folder of the model names.
         window: Whether to use the last tokens of a prompt that is longer than the model's context.
-        settings: Fields of `sampling.Sampling`. The repetition penalty counts the prompt's tokens.
+        **settings: Fields of `sampling.Sampling`, such as `temperature=0.8`. The repetition penalty applies to tokens
+            of the prompt too.
 
     Returns:
-        Token ids, shape (N, count), int64; shorter if all rows have ended.
+        Token ids, shape (N, count), int64, without the prompt. Rows are −1 from their end on; there are fewer columns
+        if all rows end earlier.
 
     Raises:
-        ModelError: If the prompt is empty, has a token outside the vocabulary, or is longer than the model's context
-            without `window`, or if outputs are not finite.
-        SettingError: If a setting is invalid.
+        InputShapeError: If a prompt has no real token, has a token outside the vocabulary, or is longer than the
+            model's context without `window`.
+        ModelError: If outputs are not finite.
+        SettingError: If a setting is invalid, `count` is less than 1, or the number of generators is neither 1 nor N.
+
+    Example:
+        >>> model = cutaway.create_model("gpt2", vocab_size=30, context_length=16, dim=8, heads=2, layers=1)
+        >>> prompt = torch.tensor([[5, 6, 7], [8, 0, 0]])
+        >>> mask = torch.tensor([[True, True, True], [True, False, False]])
+        >>> tokens = generate(model, prompt, 20, mask=mask, generator=torch.Generator().manual_seed(0), top_k=5)
+        >>> tokens.shape, bool((tokens > 1).all())
+        (torch.Size([2, 20]), True)
     """
     tokens = stream(
         model, prompt, count, mask=mask, generator=generator, never=never, ends=ends, window=window, **settings
@@ -136,25 +202,37 @@ def stream(
     window: bool = False,
     **settings: Unpack[Settings],
 ) -> Iterator[Tensor]:
-    """Generate tokens as `generate` does, and yield each token immediately.
+    """Generate tokens as `generate` does, and return each token as soon as it is known.
+
+    Arguments are validated by the call itself. The model is run only when the iterator is read.
 
     Args:
         model: A language model. It returns to its previous mode after each token.
-        prompt: Token ids, shape (N, T).
-        count: Number of tokens.
-        mask: True for real tokens, shape (N, T).
-        generator: One generator for all rows, or one per row.
-        never: Tokens that are never generated.
-        ends: Tokens that end a row.
+        prompt: Token ids, shape (N, T), at least one, on the model's device.
+        count: Largest number of tokens, at least 1.
+        mask: True for real tokens, shape (N, T), with padding anywhere; None if all tokens are real.
+        generator: One generator for all rows, or one per row; None for PyTorch's default generator.
+        never: Tokens that are never generated; None as in `generate`.
+        ends: Tokens that end a row; None as in `generate`.
         window: Whether to use the last tokens of a prompt that is longer than the model's context.
-        settings: Fields of `sampling.Sampling`.
+        **settings: Fields of `sampling.Sampling`, such as `temperature=0.8`.
 
     Returns:
-        An iterator of one token per row, shape (N,).
+        An iterator of one token per row, shape (N,), int64: −1 from a row's end on. It ends when all rows have ended.
 
     Raises:
-        ModelError: As in `generate`.
-        SettingError: If a setting is invalid.
+        InputShapeError: If a prompt has no real token, has a token outside the vocabulary, or is longer than the
+            model's context without `window`.
+        ModelError: If outputs are not finite, while the iterator is read.
+        SettingError: If a setting is invalid, `count` is less than 1, or the number of generators is neither 1 nor N.
+
+    Example:
+        >>> model = cutaway.create_model("gpt2", vocab_size=30, context_length=16, dim=8, heads=2, layers=1)
+        >>> for token in stream(model, torch.tensor([[5, 6, 7]]), 3, temperature=0):
+        ...     print(token.shape)
+        torch.Size([1])
+        torch.Size([1])
+        torch.Size([1])
     """
     sampling, origin = Sampling(**settings), get_origin(model)
     if never is None:
@@ -404,13 +482,20 @@ def _reject_unknown(model: nn.Module, prompts: list[Tensor]) -> None:
 
 
 def context_length(model: nn.Module) -> int | None:
-    """Return the model's context length.
+    """Return the largest number of tokens that a language model processes at once.
 
     Args:
         model: A language model.
 
     Returns:
-        The largest number of tokens that the model processes at once, or None without a limit.
+        `config.context_length` or else `config.steps` of the model, if it is above 0. None if there is no limit, as for
+        a recurrent model, which carries its state.
+
+    Example:
+        >>> context_length(cutaway.create_model("gpt2", context_length=16, dim=8, heads=2, layers=1))
+        16
+        >>> context_length(cutaway.create_model("lstm", vocab_size=9, num_classes=9, pooling="every")) is None
+        True
     """
     if _reader(model) is _Carried:
         return None
@@ -447,20 +532,34 @@ Decode = Callable[[Sequence[int]], str]
 
 
 class TextStreamer:
-    """The text after some tokens, one piece for each new token."""
+    """Incremental decoding: the text of a sequence of tokens, one piece for each new token.
+
+    Pieces have whole characters only, although a token may be part of a character, and no text that may belong to a
+    stop string. Joined, they are the text of all tokens, up to a stop string.
+
+    Args:
+        decode: Returns the text of token ids, such as `run.preprocessing.decode`. It must decode an incomplete
+            character at the end as U+FFFD.
+        before: Token ids before the text, such as those of the prompt, because the blank before a word may depend on
+            them. They are not part of the text.
+        stop: Stop strings. The text ends before the one that is complete first; of several that end at the same
+            position, before the longest. Empty for none.
+
+    Attributes:
+        over: True once a stop string was found. Further tokens add nothing.
+
+    Raises:
+        SettingError: If a stop string is empty.
+
+    Example:
+        >>> pieces = TextStreamer(lambda ids: bytes(ids).decode(errors="replace"), stop=["!!"])
+        >>> [pieces.add(byte) for byte in "né!!no".encode()]
+        ['n', '', 'é', '', '', '', '']
+        >>> pieces.rest(), pieces.over
+        ('', True)
+    """
 
     def __init__(self, decode: Decode, before: Sequence[int] = (), stop: Sequence[str] = ()) -> None:
-        """Create an empty text.
-
-        Args:
-            decode: Returns the text of token ids.
-            before: Token ids before the text.
-            stop: Stop strings. The text ends before the one that is complete first; of several that end at the same
-                position, before the longest.
-
-        Raises:
-            SettingError: If a stop string is empty.
-        """
         if not all(stop):
             raise SettingError("Invalid stop='': must have at least one character.")
         self.decode, self.stop = decode, list(stop)
@@ -469,10 +568,17 @@ class TextStreamer:
         self._held = ""  # text that could begin a stop string
 
     def add(self, token: int) -> str:
-        """Return the text that the token adds, if it is certain; "" once the text is over.
+        """Add a token and return the text that is certain now.
 
-        Only few tokens are decoded at a time: those since the last piece, and the piece before for the characters
-        between them.
+        Only few tokens are decoded at a time: those since the last piece, and the tokens of the piece before, because
+        the characters between two tokens may depend on both.
+
+        Args:
+            token: The token id.
+
+        Returns:
+            The next piece of the text; "" while a character or a possible stop string is incomplete, and once the text
+            is over.
         """
         if self.over:
             return ""
@@ -484,7 +590,7 @@ class TextStreamer:
         return self._certain(now[len(known) :])
 
     def rest(self) -> str:
-        """Return the withheld text, after the last token."""
+        """Return the text that was held back, after the last token; "" if the text is over."""
         if self.over:
             return ""
         piece = ""
@@ -507,7 +613,20 @@ class TextStreamer:
 
 
 def as_text(drawn: Iterable[int], pieces: TextStreamer) -> Iterator[str]:
-    """Yield the text of tokens during generation, up to a stop string or to NONE."""
+    """Yield the pieces of a text while its tokens are generated, up to a stop string or to the end of the tokens.
+
+    Args:
+        drawn: Token ids, such as those of one row of `stream`. −1 ends the text.
+        pieces: The decoder of this text, at its beginning.
+
+    Yields:
+        A piece for each token, possibly "", and the text that was held back at the end.
+
+    Example:
+        >>> pieces = TextStreamer(lambda ids: bytes(ids).decode(errors="replace"), stop=["."])
+        >>> list(as_text(b"Hi. And", pieces))
+        ['H', 'i', '']
+    """
     for token in drawn:
         if token == NONE or pieces.over:
             break
@@ -518,7 +637,22 @@ def as_text(drawn: Iterable[int], pieces: TextStreamer) -> Iterator[str]:
 
 
 def as_texts(drawn: Iterable[Tensor], rows: Sequence[TextStreamer]) -> list[str]:
-    """Return the texts of several rows from tokens (N,), and stop once all rows are over."""
+    """Return the texts of several rows of tokens, which are generated only until all texts are over.
+
+    Args:
+        drawn: The next token of each row, (N,) each, as from `stream`. −1 ends a row.
+        rows: The decoder of each row, N of them, at its beginning.
+
+    Returns:
+        The N texts.
+
+    Example:
+        >>> def decode(ids):
+        ...     return bytes(ids).decode(errors="replace")
+        >>> tokens = torch.tensor([[72, 105, 46], [79, 107, -1]]).unbind(1)  # as from `stream`
+        >>> as_texts(tokens, [TextStreamer(decode), TextStreamer(decode)])
+        ['Hi.', 'Ok']
+    """
     texts = [""] * len(rows)
     ended = [False] * len(rows)
     for tokens in drawn:

@@ -9,6 +9,10 @@ GRU. PyTorch has both for compatibility with cuDNN.
 packing costs more than it saves, because the fused operation does not support packed sequences. There, `run_bucketed`
 sorts the sequences by length and runs rectangular blocks of those that have not ended. Sequences are padded on the
 right. A padded step leaves the state unchanged, and its output is 0.
+
+A `State` is a tuple of tensors: h, and then c for an LSTM. Each is (N, hidden) in a single step, and (layers ·
+directions, N, hidden) for a whole layer. `Weights` are W (gates · hidden, inputs), U (gates · hidden, hidden), and the
+biases b and b' (gates · hidden,) or None.
 """
 
 from __future__ import annotations
@@ -26,10 +30,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from ..core.errors import InputShapeError, check_value
 from .masks import normalize_padding_mask, rows_not_right_padded
 
-State = tuple[
-    Tensor, ...
-]  # h, then c for an LSTM; (N, hidden) in a step, (layers · directions, N, hidden) for a whole layer
-# W (gates · hidden, inputs), U (gates · hidden, hidden), and b and b' (gates · hidden,) or None
+State = tuple[Tensor, ...]
 Weights = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
 # One step: maps x (N, inputs), the state and the weights to all results by name, each (N, hidden): h as "state", c of
 # an LSTM as "cell", and the gates.
@@ -42,21 +43,33 @@ LEAST_WORK = 4096  # elements in the states of a batch: below it a step costs th
 
 @runtime_checkable
 class Steps(Protocol):
-    """Protocol of a subclass of `nn.RNNBase` or `nn.RNNCellBase` that defines its own step.
+    """Protocol of a subclass of `nn.RNNBase` or `nn.RNNCellBase` that computes steps by its own equations.
 
-    `cutaway.inspect` uses it to show the gates. PyTorch's own layers need not implement it.
+    `cutaway.inspect` calls `step` to capture and show gates. PyTorch's own layers do not need it.
+
+    Example:
+        >>> class LeakyCell(nn.RNNCellBase):  # h ← (h + tanh(W x + U h)) / 2
+        ...     def step(self, x, state, weights):
+        ...         candidate = torch.tanh(x @ weights[0].t() + state[0] @ weights[1].t())
+        ...         return {"candidate": candidate, "state": (state[0] + candidate) / 2}
+        >>> cell = LeakyCell(3, 4, bias=False, num_chunks=1)
+        >>> cell.step(torch.zeros(2, 3), (torch.ones(2, 4),), layer_weights(cell))["state"].shape
+        torch.Size([2, 4])
+        >>> isinstance(cell, Steps)
+        True
     """
 
     def step(self, x: Tensor, state: State, weights: Weights) -> dict[str, Tensor]:
         """Compute one step.
 
         Args:
-            x: Inputs, shape (N, F).
-            state: States, each of shape (N, H).
-            weights: W, U, b and b'.
+            x: Inputs of the step, shape (N, F).
+            state: State after the step before, h and possibly c, each of shape (N, H).
+            weights: W, U, b and b' of the layer, as from `layer_weights`.
 
         Returns:
-            All results by name, each of shape (N, H).
+            All results by name, each of shape (N, H): h as "state", c of an LSTM as "cell", and the gates under names
+            of their own.
         """
 
 
@@ -66,18 +79,24 @@ class Steps(Protocol):
 def sequence_lengths(mask: Tensor | None, steps: int) -> Tensor | None:
     """Return the number of real steps of each sequence.
 
-    A mask without values (on the meta device) counts as all real.
+    A mask on the meta device, which has no values, counts as all real.
 
     Args:
-        mask: Padding mask, shape (N, T), or None.
+        mask: Padding mask, shape (N, T), True (or 1) where a step is real; None if all are.
         steps: Number of steps T.
 
     Returns:
-        Lengths, shape (N,), on the CPU; None if all steps are real.
+        Lengths, shape (N,), int64, on the CPU; None if all steps are real.
 
     Raises:
-        ModelError: If the mask has another number of steps, if padding is not on the right only, or if a sequence has
-            no real step.
+        InputShapeError: If the mask has another number of steps or values other than 0 and 1, if padding is not on the
+            right only, or if a sequence has no real step.
+
+    Example:
+        >>> sequence_lengths(torch.tensor([[1, 1, 1], [1, 0, 0]]), steps=3)
+        tensor([3, 1])
+        >>> sequence_lengths(torch.ones(2, 3), steps=3) is None
+        True
     """
     mask = None if mask is None else normalize_padding_mask(mask, (mask.shape[0], steps))
     if mask is None or mask.is_meta:
@@ -96,21 +115,51 @@ def sequence_lengths(mask: Tensor | None, steps: int) -> Tensor | None:
 
 
 class VariableLengthRNN(nn.RNNBase):
-    """Base class of `RNN`, `LSTM` and `GRU`, which adds support for padded sequences of different lengths."""
+    """Base class of `RNN`, `LSTM` and `GRU`, which adds support for padded sequences of different lengths.
+
+    Parameters and their names are those of PyTorch's layer, so that state dicts are interchangeable.
+
+    Args:
+        mode: "RNN_TANH", "RNN_RELU", "LSTM" or "GRU". `RNN`, `LSTM` and `GRU` set it themselves.
+        input_size: Features F of the inputs.
+        hidden_size: Size of the state.
+        num_layers: Number of stacked layers.
+        bias: Whether the layers have biases.
+        batch_first: Whether inputs are (N, T, F), and not (T, N, F), the default, as in PyTorch. The functions of this
+            module expect True. Inputs with `lengths` are always (N, T, F).
+        dropout: Dropout probability between layers, in training only.
+        bidirectional: Whether a second layer reads each sequence backwards.
+        proj_size: Size of projected states of an LSTM; 0 for none. Sequences with `lengths` support only 0.
+        device: Device of the parameters; None for PyTorch's default device.
+        dtype: Type of the parameters; None for PyTorch's default type.
+
+    Example:
+        >>> layer = LSTM(input_size=3, hidden_size=4, batch_first=True)
+        >>> isinstance(layer, VariableLengthRNN), isinstance(layer, nn.LSTM)
+        (True, True)
+        >>> outputs, last = layer(torch.ones(2, 5, 3), lengths=torch.tensor([5, 2]))
+        >>> outputs.shape, last.shape, outputs[1, 2:].any().item()
+        (torch.Size([2, 5, 4]), torch.Size([1, 2, 4]), False)
+    """
 
     def forward(self, x: Any, state: Any = None, lengths: Tensor | None = None) -> Any:
         """Run the layer; without `lengths` as PyTorch's layer.
 
-        With lengths, the state starts at zero, and the fastest implementation of the device is used.
+        With `lengths` the initial state is 0 and `state` is not used: `run_packed` continues from a state.
 
         Args:
-            x: Inputs, shape (N, T, F).
-            state: Initial state, without lengths only.
-            lengths: Lengths from `sequence_lengths`, shape (N,), on the CPU.
+            x: Inputs, shape (N, T, F) with `batch_first` or with `lengths`.
+            state: Initial state as PyTorch takes it: h, shape (layers · directions, N, hidden), or (h, c) for an LSTM;
+                None for zeros. Only without `lengths`.
+            lengths: Lengths from `sequence_lengths`, shape (N,), on the CPU; None if all steps are real.
 
         Returns:
-            Outputs (N, T, directions · hidden), 0 beyond each length, and the last h of each layer and direction,
-            (layers · directions, N, hidden). Without lengths the state as PyTorch returns it.
+            Without `lengths` the outputs and the state, as PyTorch returns them. With `lengths` the outputs, (N, T,
+            directions · hidden), 0 beyond each length, and h of each layer and direction after the last step that it
+            reads, (layers · directions, N, hidden).
+
+        Raises:
+            ConfigError: If `lengths` are given to an LSTM with projections, and the inputs are not on CUDA.
         """
         if torch.compiler.is_exporting():
             outputs, after = run_scan(self, x, lengths, None if state is None else to_state_tuple(state))
@@ -142,28 +191,75 @@ def cudnn_backward_guard(layer: nn.Module, x: Tensor) -> contextlib.AbstractCont
 
 
 class RNN(VariableLengthRNN, nn.RNN):
-    """Elman's recurrent layers: `nn.RNN` with support for lengths."""
+    """Elman's recurrent layers, h_t = tanh(W x_t + b + U h_{t−1} + b'): `nn.RNN` with support for lengths.
+
+    Args:
+        *args: Arguments of `nn.RNN` by position: `input_size`, `hidden_size`, `num_layers`, `nonlinearity`, ….
+        **kwargs: The same by name. `batch_first` should be True; `nonlinearity` is "tanh", the default, or "relu".
+
+    Example:
+        >>> layer = RNN(3, 4, batch_first=True, bidirectional=True)
+        >>> outputs, last = layer(torch.ones(2, 5, 3), lengths=torch.tensor([5, 2]))
+        >>> outputs.shape, last.shape
+        (torch.Size([2, 5, 8]), torch.Size([2, 2, 4]))
+    """
 
 
 class LSTM(VariableLengthRNN, nn.LSTM):
-    """`nn.LSTM` with support for lengths."""
+    """Long short-term memory: `nn.LSTM` with support for lengths.
+
+    Args:
+        *args: Arguments of `nn.LSTM` by position: `input_size`, `hidden_size`, `num_layers`, `bias`, ….
+        **kwargs: The same by name. `batch_first` should be True.
+
+    Example:
+        >>> layer = LSTM(3, 4, batch_first=True)
+        >>> outputs, (h, c) = layer(torch.ones(2, 5, 3))  # without lengths as nn.LSTM
+        >>> outputs.shape, h.shape, c.shape
+        (torch.Size([2, 5, 4]), torch.Size([1, 2, 4]), torch.Size([1, 2, 4]))
+    """
 
 
 class GRU(VariableLengthRNN, nn.GRU):
-    """`nn.GRU` with support for lengths."""
+    """Gated recurrent units: `nn.GRU` with support for lengths.
+
+    Args:
+        *args: Arguments of `nn.GRU` by position: `input_size`, `hidden_size`, `num_layers`, `bias`, ….
+        **kwargs: The same by name. `batch_first` should be True.
+
+    Example:
+        >>> layer = GRU(3, 4, batch_first=True)
+        >>> x = torch.ones(2, 5, 3)  # the second sequence has two real steps
+        >>> outputs, last = layer(x, lengths=torch.tensor([5, 2]))
+        >>> torch.allclose(last[0, 1], layer(x[1:, :2])[1][0, 0], atol=1e-6)
+        True
+    """
 
 
 def run_layers(layer: VariableLengthRNN, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Run the layers of a network from a state of zeros.
 
+    Unlike the layers themselves, it returns the same two tensors for each kind of layer, with and without `lengths`.
+
     Args:
-        layer: The layers.
+        layer: The layers, with `batch_first=True`.
         x: Inputs, shape (N, T, F).
-        lengths: Lengths, shape (N,), on the CPU; None if all steps are real.
+        lengths: Lengths from `sequence_lengths`, shape (N,), on the CPU; None if all steps are real.
 
     Returns:
-        The states of the last layer at each step, (N, T, D · hidden), and the last h of each layer and direction,
-        (layers · D, N, hidden).
+        The states h of the last layer at each step, (N, T, D · hidden), 0 beyond each length, and the last h of each
+        layer and direction, (layers · D, N, hidden). D is 2 for bidirectional layers, else 1.
+
+    Raises:
+        ConfigError: If `lengths` are given for an LSTM with projections, and the inputs are not on CUDA.
+
+    Example:
+        >>> layer = LSTM(3, 4, num_layers=2, batch_first=True)
+        >>> states, last = run_layers(layer, torch.ones(2, 5, 3), torch.tensor([5, 2]))
+        >>> states.shape, last.shape
+        (torch.Size([2, 5, 4]), torch.Size([2, 2, 4]))
+        >>> torch.allclose(states[1, 1], last[-1, 1])  # the last real step of the second sequence
+        True
     """
     if lengths is None:
         states, after = layer(x)
@@ -175,16 +271,24 @@ def run_layers(layer: VariableLengthRNN, x: Tensor, lengths: Tensor | None = Non
 def run_packed(
     layer: Callable[..., Any], x: Tensor, lengths: Tensor, state: State | None = None
 ) -> tuple[Tensor, State]:
-    """Run the fused layer on packed sequences.
+    """Run the fused layer on packed sequences, optionally from a given state.
 
     Args:
-        layer: The layer.
+        layer: A recurrent layer of PyTorch or of this module, or its `forward`.
         x: Inputs, shape (N, T, F).
-        lengths: Lengths, shape (N,), on the CPU.
-        state: Initial state. Default: zeros.
+        lengths: Lengths from `sequence_lengths`, shape (N,), on the CPU.
+        state: Initial state, each part of shape (layers · directions, N, hidden); None for zeros.
 
     Returns:
-        Outputs (N, T, directions · hidden), 0 beyond each length, and the final state.
+        Outputs (N, T, directions · hidden), 0 beyond each length, and the state after the last real step, each part of
+        shape (layers · directions, N, hidden).
+
+    Example:
+        >>> layer, x = LSTM(3, 4, batch_first=True), torch.ones(2, 5, 3)
+        >>> outputs, state = run_packed(layer, x, torch.tensor([5, 2]))
+        >>> outputs.shape, [part.shape for part in state]  # h and c
+        (torch.Size([2, 5, 4]), [torch.Size([1, 2, 4]), torch.Size([1, 2, 4])])
+        >>> outputs, state = run_packed(layer, x, torch.tensor([1, 3]), state)  # continue
     """
     if torch.compiler.is_exporting() and isinstance(layer, nn.RNNBase):
         return run_scan(layer, x, lengths, state)
@@ -207,7 +311,7 @@ def run_bucketed(layer: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor,
         directions, N, hidden).
 
     Raises:
-        ModelError: For an LSTM with projections.
+        ConfigError: For an LSTM with projections.
     """
     reject_projections(layer)
     order = lengths.argsort(descending=True, stable=True)
@@ -293,13 +397,24 @@ def scan_steps(
 ) -> tuple[Tensor, ...]:
     """Apply a step function to each step of the inputs and stack its outputs.
 
+    It is a loop over the steps, which stays a loop of any number of steps when a model is exported.
+
     Args:
-        step: Maps a state and inputs (N, F) to the next state and the outputs.
-        state: Initial state.
+        step: Maps a state and the inputs of a step, (N, F), to the next state and a tuple of outputs, each (N, …).
+            Every state has the same shapes and types.
+        state: Initial state, a tuple of tensors (N, …).
         inputs: Inputs, shape (N, S, F).
 
     Returns:
-        The outputs, each of shape (N, S, …).
+        The outputs, each of shape (N, S, …); an empty tuple for S = 0.
+
+    Example:
+        >>> def step(state, x):  # running sum
+        ...     total = state[0] + x
+        ...     return (total,), (total,)
+        >>> (sums,) = scan_steps(step, (torch.zeros(1, 1),), torch.ones(1, 4, 1))
+        >>> sums.flatten().tolist()
+        [1.0, 2.0, 3.0, 4.0]
     """
     if torch.compiler.is_exporting():  # a loop would fix S
 
@@ -334,7 +449,7 @@ def run_scan(layer: nn.RNNBase, x: Tensor, lengths: Tensor | None, state: State 
         Outputs (N, T, directions · hidden) and the final state.
 
     Raises:
-        ModelError: For an LSTM with projections.
+        ConfigError: For an LSTM with projections.
     """
     reject_projections(layer)
     real = torch.ones_like(x[..., 0], dtype=torch.bool)  # (N, T)
@@ -403,12 +518,18 @@ def layer_weights(layer: nn.RNNBase | nn.RNNCellBase, level: int = 0, way: int =
     """Return W, U, b and b' of one layer in one direction, or of a cell.
 
     Args:
-        layer: A recurrent layer or cell.
-        level: Index of the layer.
-        way: Direction: 0 forward, 1 backward.
+        layer: A recurrent layer or cell of PyTorch or of this module.
+        level: Index of the layer in a stack, 0 for the first; not used for a cell.
+        way: Direction: 0 forward, 1 backward; not used for a cell.
 
     Returns:
-        W, U, b and b'.
+        The parameters W (gates · hidden, inputs) and U (gates · hidden, hidden), and b and b', (gates · hidden,), or
+        None without biases. Rows are in the order of PyTorch: i, f, g, o of an LSTM, r, z, n of a GRU.
+
+    Example:
+        >>> W, U, b, b_state = layer_weights(LSTM(3, 4, num_layers=2), level=1)
+        >>> W.shape, U.shape, b.shape
+        (torch.Size([16, 4]), torch.Size([16, 4]), torch.Size([16]))
     """
     end = "" if isinstance(layer, nn.RNNCellBase) else f"_l{level}{'_reverse' * way}"
     biases = (getattr(layer, f"bias_ih{end}"), getattr(layer, f"bias_hh{end}")) if layer.bias else (None, None)
@@ -433,21 +554,30 @@ def zero_state(layer: nn.RNNBase, x: Tensor) -> State:
 def pool_states(
     states: Tensor, last: Tensor, lengths: Tensor | None, pooling: str, *, directions: int = 1, steps: int = 0
 ) -> Tensor:
-    """Return the read-out r of each sequence.
+    """Pool the states of each sequence to the input of a head.
 
     Args:
-        states: States at each step, shape (N, T, D · hidden), 0 beyond the lengths.
-        last: State of each layer and direction after the last real step, shape (layers · D, N, hidden).
-        lengths: Lengths, shape (N,); None if all steps are real.
-        pooling: last, mean or max over the real steps, flat (all steps concatenated), or every (one output per step).
-        directions: D.
-        steps: Number of steps that flat expects.
+        states: States at each step, shape (N, T, D · hidden), 0 beyond the lengths, as from `run_layers`.
+        last: Last h of each layer and direction, shape (layers · D, N, hidden), as from `run_layers`.
+        lengths: Lengths from `sequence_lengths`, shape (N,); None if all steps are real.
+        pooling: "last" (the last h of each direction of the last layer), "mean" or "max" over the real steps, "flat"
+            (all steps concatenated), or "every" (the states unchanged, for an output at each step).
+        directions: D, 2 for bidirectional layers, else 1.
+        steps: Number of steps T that "flat" expects; not used otherwise.
 
     Returns:
-        r, shape (N, D · hidden); (N, T · D · hidden) for flat, (N, T, D · hidden) for every.
+        The pooled states, shape (N, D · hidden); (N, T · D · hidden) for "flat", (N, T, D · hidden) for "every".
 
     Raises:
-        ModelError: If flat is given sequences with another number of steps.
+        InputShapeError: If "flat" is given padded sequences, or another number of steps.
+
+    Example:
+        >>> lengths = torch.tensor([5, 2])
+        >>> states, last = run_layers(GRU(3, 4, batch_first=True), torch.ones(2, 5, 3), lengths)
+        >>> pool_states(states, last, lengths, "mean").shape
+        torch.Size([2, 4])
+        >>> torch.equal(pool_states(states, last, lengths, "last"), last[-1])
+        True
     """
     if pooling == "every":
         return states
@@ -480,5 +610,5 @@ def to_state_tuple(given: Tensor | State) -> State:
 
 
 def reject_projections(layer: nn.RNNBase) -> None:
-    """Raise ModelError for an LSTM with projected states, which is a different network."""
+    """Raise ConfigError for an LSTM with projected states, which is a different network."""
     check_value(layer.proj_size == 0, "proj_size", layer.proj_size, "0: an LSTM without projections")
