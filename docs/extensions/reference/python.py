@@ -148,9 +148,13 @@ def names_of(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def members_of(one: type) -> Iterator[tuple[str, Any]]:
-    """The methods and properties that a class itself defines or has from this package, without underscores."""
-    inherited = [base for base in one.__mro__ if base.__module__.startswith("cutaway")]
-    found = {key: value for base in reversed(inherited) for key, value in vars(base).items()}
+    """The methods and properties of a class, without underscores: its own, and those of bases without a place here."""
+    bases = [
+        base
+        for base in one.__mro__
+        if base.__module__.startswith("cutaway") and (base is one or id(base) not in documented())
+    ]
+    found = {key: value for base in reversed(bases) for key, value in vars(base).items()}
     for key, value in found.items():
         plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         attribute = isinstance(plain, property) or type(plain).__name__ == "cached_property"
@@ -226,7 +230,7 @@ def _class(name: str, one: type, canonical: str, module: str) -> str:
     fields = [] if re.search(r"^ *(Args|Attributes):", one.__doc__ or "", re.MULTILINE) else list(_fields(one))
     kind = "exception" if issubclass(one, BaseException) else "class"
     bases = [base.__name__ for base in one.__bases__ if base is not object]
-    words = [f"Of {', '.join(f'`{base}`' for base in bases)}.\n"] if bases else []
+    words = [f"Bases: {', '.join(f'`{base}`' for base in bases)}.\n"] if bases else []
     if fields:
         words += ["", *(f"- `{key}: {hint}`" + (f": {said}" if said else "") for key, hint, said in fields), ""]
     signature = "" if issubclass(one, enum.Enum) else _signature(one)
