@@ -230,16 +230,12 @@ def _class(name: str, one: type, canonical: str, module: str) -> str:
     fields = [] if re.search(r"^ *(Args|Attributes):", one.__doc__ or "", re.MULTILINE) else list(_fields(one))
     kind = "exception" if issubclass(one, BaseException) else "class"
     bases = [base.__name__ for base in one.__bases__ if base is not object]
-    words = [f"Bases: {', '.join(f'`{base}`' for base in bases)}.\n"] if bases else []
-    if fields:
-        words += ["", *(f"- `{key}: {hint}`" + (f": {said}" if said else "") for key, hint, said in fields), ""]
+    listed = "".join(f"- `{key}: {hint}`" + (f": {said}" if said else "") + "\n" for key, hint, said in fields)
     signature = "" if issubclass(one, enum.Enum) else _signature(one)
     inside = [_member(key, value, _example(f"{module}.{name}.{key}")) for key, value in members_of(one)]
-    return (
-        f"::::{{py:{kind}}} {name}{signature}\n{canonical}\n{prose(one)}\n{example}\n"
-        + "\n".join([*words, *inside])
-        + "\n::::\n"
-    )
+    parts = [f"Bases: {', '.join(f'`{base}`' for base in bases)}\n"] if bases else []
+    parts += [part for part in (prose(one), listed, example) if part]
+    return f"::::{{py:{kind}}} {name}{signature}\n{canonical}\n" + "\n".join([*parts, *inside]) + "\n::::\n"
 
 
 def _member(key: str, value: Any, example: str) -> str:
