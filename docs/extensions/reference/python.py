@@ -1,7 +1,7 @@
-"""The Python interface: a page for each module whose names are meant to be used, from signatures and docstrings.
+"""Pages of the Python API, one for each public module, generated from signatures and docstrings.
 
-`MODULES` says which those are; what is not listed may change without notice. Of a module, its public names are those
-without an underscore that are defined in it, or `__all__` where there is one.
+`MODULES` lists the public modules. The public names of a module are its `__all__`, or else the names without an
+underscore that are defined in it, except those in `INTERNAL`.
 """
 
 from __future__ import annotations
@@ -53,19 +53,28 @@ MODULES = {
         "cutaway.inference.thought_search",
     ),
 }
-INTERNAL = {  # names without an underscore that other modules of the package call, and that may change
+# Names of a module, or of a class and its subclasses, that only other modules of the package use, and that may change.
+INTERNAL = {
     "Run": {"reject_other_module", "reject_other", "with_own_tokenizer", "place", "image_sizes"},
+    "Edit": {"value", "change"},
+    "Preset": {"current_name", "as_now", "parse", "reject_kind", "image_sizes", "described"},
     "cutaway.core.errors": {
         "memory_message", "printable", "shorten", "shorten_repr", "join", "closest_names", "check_value", "code_line",
     },
+    "cutaway.core.spec": {"ImageSizes", "current_kind", "upgrade_spec", "validate_scales", "read_spec"},
+    "cutaway.tasks.task": {"target_types"},
 }  # fmt: skip
 ELSEWHERE = {"estimators", "inspect"}  # names of `cutaway` that are modules with pages of their own
 
-HEAD = """# Python
+HEAD = """# Python API
 
-These names are kept: [what may change, and how](../policy.md). Shapes stand in parentheses, N examples first.
+The names on these pages are stable, as described in [Versions and compatibility](../policy.md). All other names may
+change at any time.
 
-The examples run one after another, after these lines:
+Shapes are written in parentheses. The first dimension N is the number of examples, unless stated otherwise.
+
+An example with the prompt `>>>` runs on its own: it uses the names of its module, `torch`, `np` (NumPy) and `cutaway`.
+The other examples run one after another in one session, after this setup:
 
 ```python
 {setup}```
@@ -74,10 +83,10 @@ The examples run one after another, after these lines:
 
 
 def pages() -> dict[str, str]:
-    """The pages, by path, with the one that lists them."""
+    """Return the pages by path, including the index page."""
     made, lines = {}, [HEAD.format(setup=SETUP)]
     for title, names in MODULES.items():
-        lines += [f"## {title}\n", "| module | contents |", "| --- | --- |"]
+        lines += [f"## {title}\n", "| Module | Contents |", "| --- | --- |"]
         for name in names:
             lines.append(f"| [`{name}`](python/{name}.md) | {_first(importlib.import_module(name))} |")
             made[f"reference/python/{name}.md"] = page(name)
@@ -88,12 +97,12 @@ def pages() -> dict[str, str]:
 
 
 def page(name: str) -> str:
-    """One module: its docstring, then its names."""
+    """Return the page of a module: its docstring and its public names."""
     module = importlib.import_module(name)
     parts = [f"# {name}\n", f"```{{py:module}} {name}\n```\n", prose(module)]
     for key, one in names_of(module):
         if documented().get(id(one)) != name:
-            continue  # where it stands first, with all its names
+            continue  # on the page of another module
         canonical = f":canonical: {one.__module__}.{one.__qualname__}\n" if one.__module__ != name else ""
         example = _example(f"{name}.{key}")
         if inspect.isroutine(one):
@@ -105,7 +114,7 @@ def page(name: str) -> str:
 
 @functools.cache
 def documented() -> dict[int, str]:
-    """Where each object stands: in the first of the modules that offer it."""
+    """Return the module on whose page each object is documented, the first that exports it, by the object's id."""
     found: dict[int, str] = {}
     for name in (name for names in MODULES.values() for name in names):
         for _, one in names_of(importlib.import_module(name)):
@@ -114,7 +123,7 @@ def documented() -> dict[int, str]:
 
 
 def names_of(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    """The functions and classes that a module offers, in the order of its source."""
+    """Yield the public functions and classes of a module, in the order of `__all__` or of its source."""
     listed = getattr(module, "__all__", None)
     for key in listed or vars(module):
         one = getattr(module, key)
@@ -127,13 +136,14 @@ def names_of(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def members_of(one: type) -> Iterator[tuple[str, Any]]:
-    """The methods and properties that a class itself defines or has from this package, without underscores."""
+    """Yield the public methods and properties of a class that are defined in this package, inherited ones first."""
+    internal = {key for base in one.__mro__ for key in INTERNAL.get(base.__name__, ())}
     inherited = [base for base in one.__mro__ if base.__module__.startswith("cutaway")]
     found = {key: value for base in reversed(inherited) for key, value in vars(base).items()}
     for key, value in found.items():
         plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         attribute = isinstance(plain, property) or type(plain).__name__ == "cached_property"
-        public = not key.startswith("_") and key not in INTERNAL.get(one.__name__, ())
+        public = not key.startswith("_") and key not in internal
         if public and (inspect.isfunction(plain) or attribute):
             yield key, value
 
@@ -169,7 +179,7 @@ def prose(one: Any) -> str:
 
 
 def _extend(parts: list[list[str]], line: str) -> None:
-    """Add a line of a Google section: `name: text` begins an item, deeper lines go on with it."""
+    """Add a line of a Google section: `name: text` begins an item, further indented lines continue it."""
     item = re.match(r"(\*{0,2}[\w.]+)(?: \([^)]*\))?: (.*)", line)
     if item:
         parts[-1].append(f"- `{item[1]}`: {item[2]}")
@@ -178,7 +188,7 @@ def _extend(parts: list[list[str]], line: str) -> None:
 
 
 def _code(paragraph: str) -> str:
-    """A paragraph, fenced where it is code."""
+    """Return a paragraph, in a code fence if it is indented."""
     if not paragraph.startswith("    "):
         return paragraph
     text = inspect.cleandoc("\n" + paragraph)
@@ -204,9 +214,10 @@ def _class(name: str, one: type, canonical: str, module: str) -> str:
     fields, example = list(_fields(one)), _example(f"{module}.{name}")
     kind = "exception" if issubclass(one, BaseException) else "class"
     bases = [base.__name__ for base in one.__bases__ if base is not object]
-    words = [f"Of {', '.join(f'`{base}`' for base in bases)}.\n"] if bases else []
+    words = [f"Bases: {', '.join(f'`{base}`' for base in bases)}\n"] if bases else []
     if fields:
-        words += ["", *(f"- `{key}: {hint}`" + (f": {said}" if said else "") for key, hint, said in fields), ""]
+        words += ["**Fields**\n", *(f"- `{key}: {hint}`" + (f": {said}" if said else "") for key, hint, said in fields)]
+        words.append("")
     signature = "" if issubclass(one, enum.Enum) else _signature(one)
     inside = [_member(key, value, _example(f"{module}.{name}.{key}")) for key, value in members_of(one)]
     return (
@@ -226,38 +237,54 @@ def _member(key: str, value: Any, example: str) -> str:
 
 
 def _fields(one: type) -> Iterator[tuple[str, str, str]]:
-    """The fields of a dataclass or named tuple, with their types and the comments beside them."""
+    """Yield each field of a dataclass or named tuple: its name, its type and the comment beside it."""
     if not (dataclasses.is_dataclass(one) or hasattr(one, "_fields")):
         return
     bases = [base for base in one.__mro__ if "__annotations__" in vars(base) and base.__module__.startswith("cutaway")]
+    hints: dict[str, str] = {}
+    comments: dict[str, str] = {}
     for base in reversed(bases):
-        said = dict(re.findall(r"^    (\w+)\s*:.*?  # (.*)$", inspect.getsource(base), flags=re.MULTILINE))
+        comments |= re.findall(r"^    (\w+)\s*:.*?  # (.*)$", inspect.getsource(base), flags=re.MULTILINE)
         for key, hint in vars(base)["__annotations__"].items():
-            if not key.startswith("_"):
-                yield key, str(hint), said.get(key, "")
+            constant = str(hint).startswith("ClassVar") and hasattr(one, key)
+            hints[key] = f"{hint} = {getattr(one, key)!r}" if constant else str(hint)
+    yield from ((key, hint, comments.get(key, "")) for key, hint in hints.items() if not key.startswith("_"))
 
 
 def _signature(one: Any, bound: bool = False) -> str:
-    """How it is called, on one line."""
+    """Return the signature as text on one line."""
     try:
         found = inspect.signature(one)
     except (TypeError, ValueError):
         return "()"
     kept = list(found.parameters.values())[1 if bound else 0 :]
-    shown = [p.replace(default=_Shown(p.default)) if p.default is not p.empty else p for p in kept]
-    return " ".join(str(found.replace(parameters=shown)).replace("'", "").split())
+    shown = [p.replace(default=_default(p.default), annotation=_hint(p.annotation)) for p in kept]
+    return " ".join(str(found.replace(parameters=shown, return_annotation=_hint(found.return_annotation))).split())
 
 
-class _Shown:
-    """A default as it is typed; one that is an object by its name, without its address."""
+class _Source:
+    """An object whose `repr` is the given text."""
 
-    def __init__(self, value: Any) -> None:
-        self.text = getattr(value, "__name__", None) or re.sub(r" at 0x\w+", "", repr(value))
+    def __init__(self, text: str) -> None:
+        self.text = text
 
     def __repr__(self) -> str:
-        return self.text if re.fullmatch(r"[\w.,()\[\]{}'\"=+\- ]*", self.text) else "..."
+        return self.text
+
+
+def _hint(annotation: Any) -> Any:
+    """Return an annotation that `inspect.Signature` prints without quotes."""
+    return _Source(annotation) if isinstance(annotation, str) else annotation
+
+
+def _default(value: Any) -> Any:
+    """Return a default that `inspect.Signature` prints as in the source; an object is printed without its address."""
+    if value is inspect.Parameter.empty:
+        return value
+    text = getattr(value, "__name__", None) or re.sub(r" at 0x\w+", "", repr(value))
+    return _Source(text if re.fullmatch(r"[\w.,()\[\]{}'\"=+\- ]*", text) else "...")
 
 
 def _first(module: ModuleType) -> str:
-    """The first sentence of its docstring."""
+    """Return the first paragraph of its docstring on one line."""
     return " ".join((module.__doc__ or "").strip().partition("\n\n")[0].split()).replace("|", "\\|")
