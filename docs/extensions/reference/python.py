@@ -211,20 +211,23 @@ def _function(name: str, one: Any, canonical: str, example: str) -> str:
 
 
 def _class(name: str, one: type, canonical: str, module: str) -> str:
-    fields, example = list(_fields(one)), _example(f"{module}.{name}")
     kind = "exception" if issubclass(one, BaseException) else "class"
-    bases = [base.__name__ for base in one.__bases__ if base is not object]
-    words = [f"Bases: {', '.join(f'`{base}`' for base in bases)}\n"] if bases else []
-    if fields:
-        words += ["**Fields**\n", *(f"- `{key}: {hint}`" + (f": {said}" if said else "") for key, hint, said in fields)]
-        words.append("")
+    bases = [f"`{base.__name__}`" for base in one.__bases__ if base is not object]
+    text, _, own_example = prose(one).partition("**Example**")
+    fields = [f"- `{key}: {hint}`" + (f": {said}" if said else "") for key, hint, said in _fields(one)]
+    code = getattr(one, "code", "")
+    parts = [
+        f"Bases: {', '.join(bases)}" if bases else "",
+        f"Error code: [{code}](../../errors.md#{code.lower()})" if kind == "exception" and code else "",
+        text.strip(),
+        "**Fields**\n\n" + "\n".join(fields) if fields else "",
+        f"**Example**{own_example}".rstrip() if own_example else "",
+        _example(f"{module}.{name}").rstrip(),
+        *(_member(key, value, _example(f"{module}.{name}.{key}")).rstrip() for key, value in members_of(one)),
+    ]
     signature = "" if issubclass(one, enum.Enum) else _signature(one)
-    inside = [_member(key, value, _example(f"{module}.{name}.{key}")) for key, value in members_of(one)]
-    return (
-        f"::::{{py:{kind}}} {name}{signature}\n{canonical}\n{prose(one)}\n{example}\n"
-        + "\n".join([*words, *inside])
-        + "\n::::\n"
-    )
+    inside = "\n\n".join(part for part in parts if part)
+    return f"::::{{py:{kind}}} {name}{signature}\n{canonical}\n{inside}\n\n::::\n"
 
 
 def _member(key: str, value: Any, example: str) -> str:
