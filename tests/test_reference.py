@@ -79,6 +79,7 @@ def test_what_cutaway_offers_is_in_the_reference(reference: Any) -> None:
     assert set(cutaway.__all__) <= names
     page = python.page("cutaway")
     assert all(f"{{py:function}} {key}(" in page for key in ("train", "load", "search", "create_model"))
+    assert "{py:method} predict_proba(" in python.page("cutaway.estimators")
 
 
 def test_errors_are_found_by_their_words(reference: Any) -> None:
@@ -144,6 +145,17 @@ def test_signatures_have_the_defaults_of_the_source(reference: Any) -> None:
     assert "rule: str = 'sgd'" in page
     assert "metric: Metric | None = None" in page
     assert "edit: Callable[..., Edit] = Zero" in page
+
+
+def test_each_field_has_a_comment(reference: Any) -> None:
+    bare = [
+        f"{name}.{key}"
+        for name, one, _ in documented(reference[0])
+        if name.startswith(("cutaway.core", "cutaway.models.card", "cutaway.models.registry"))
+        for key, _, comment in (reference[0]._fields(one) if inspect.isclass(one) else ())
+        if not comment
+    ]
+    assert bare == []
 
 
 def test_each_field_is_listed_once_with_its_comment(reference: Any) -> None:

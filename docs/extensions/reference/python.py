@@ -140,7 +140,8 @@ def members_of(one: type) -> Iterator[tuple[str, Any]]:
     internal = {key for base in one.__mro__ for key in INTERNAL.get(base.__name__, ())}
     inherited = [base for base in one.__mro__ if base.__module__.startswith("cutaway")]
     found = {key: value for base in reversed(inherited) for key, value in vars(base).items()}
-    for key, value in found.items():
+    for key, descriptor in found.items():
+        value = getattr(descriptor, "fn", descriptor)  # the function under scikit-learn's `available_if`
         plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         attribute = isinstance(plain, property) or type(plain).__name__ == "cached_property"
         public = not key.startswith("_") and key not in internal
