@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import doctest
 import importlib
 import inspect
@@ -106,16 +107,25 @@ def test_examples_in_docstrings_run(reference: Any, tmp_path: Path, monkeypatch:
 
 @pytest.mark.slow
 def test_the_examples_run_one_after_another(reference: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run every example, and compare each value with its comment where that is a Python literal."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(reference[0].SETUP, names)
     failed = {}
+    compared = 0
     for name, example in reference[0].EXAMPLES.items():
         try:
             exec(example, names)
+            for code, shown in re.findall(r"^(\S.*?)  # (.+)$", example, flags=re.MULTILINE):
+                with contextlib.suppress(SyntaxError, ValueError):  # a comment in words
+                    expected = ast.literal_eval(shown)
+                    compared += 1
+                    if (value := eval(code, names)) != expected:
+                        failed[name] = f"{code}: {value!r}, not {expected!r}"
         except Exception as error:
             failed[name] = f"{type(error).__name__}: {error}"
     assert failed == {}
+    assert compared > 20
 
 
 def test_the_main_functions_and_classes_have_an_example(reference: Any) -> None:
