@@ -64,7 +64,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which 
     Args:
         model: Name of a preset, or a torch.nn.Module, which is copied. Default: "mlp".
         out: Folder of the run to keep. Default: none; training writes to a temporary folder.
-        random_state: Seed: an integer, a NumPy generator of random numbers (`RandomState`), or None for 0.
+        random_state: Seed: an integer, a numpy.random.RandomState, or None for 0.
         verbose: Whether to show progress. Default: False.
         callbacks: List of `cutaway.Callback` objects. Default: none.
         **settings: Settings in the signature, as for `cutaway train`, and model settings as `model__KEY`. None is the
