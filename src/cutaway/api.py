@@ -93,7 +93,7 @@ def train(
             PyTorch Geometric (`Data`) or a list of them; or a dictionary of such splits.
         val: Validation split in the same form as `data`, or a fraction. By default it is split off as from a file.
         test: Test split in the same form as `data`, or a fraction. By default it is split off as from a file.
-        out: Folder of the run. It must be new, unless `overwrite` is set.
+        out: Folder of the run. It must be new, unless `overwrite` is set. By default, a new folder in runs/.
         resume: Run to resume from its last checkpoint.
         overwrite: Replace the files of a run that exists in `out`.
         callbacks: Objects of subclasses of `cutaway.Callback`, whose methods are called during training. To resume a
@@ -157,13 +157,14 @@ def search(
         test: As for `train`.
         space: Ranges, low..high or low..high:log, and choices, a list or A,B. A setting in this form may also be passed
             in `settings`.
-        out: Folder of the search. It may already hold the same search.
+        out: Folder of the search. It may already hold the same search. By default, a new folder in runs/.
         resume: Search to resume: one that was killed, or one that other processes are working on.
         verbose: Show progress and notes. Otherwise nothing is printed.
         **settings: Settings as listed by `cutaway search --help`, and fixed settings of `train`.
 
     Returns:
-        The result of the search.
+        The search. `best` is the row of the best trial, `trials` has the rows of all trials, and `run` is the run that
+        was trained with the best settings and tested.
 
     Raises:
         CutawayError: For errors that the user can fix.
@@ -200,18 +201,18 @@ def compare(
 
     Args:
         models: Names, in a list or separated by commas. A model may also be a class or function that builds a new
-            module
-            for each seed, or a pair of a name and such a function.
+            module for each seed, or a pair of a name and such a function.
         data: Names, in a list or separated by commas, or data as for `train`.
         val: As for `train`.
         test: As for `train`.
-        out: Folder of the comparison. It may already hold the same comparison.
+        out: Folder of the comparison. It may already hold the same comparison. By default, a new folder in runs/.
         resume: Comparison to resume. Finished trainings are kept.
         verbose: Show progress and notes. Otherwise nothing is printed.
         **settings: Settings as listed by `cutaway compare --help` and settings of `train`, the same for all models.
 
     Returns:
-        The result of the comparison.
+        The comparison. `best` is the row of the best model, `difference(a, b)` tests a pair of models, and `results`
+        has all models, baselines and pairs of each data set.
 
     Raises:
         CutawayError: For errors that the user can fix.
@@ -252,12 +253,12 @@ def prepare(
     Args:
         data: Path of the data.
         out: Folder for the shards.
-        progress: Function that is called with the number of finished shards and the number of all shards.
-        **settings: Settings as listed by `cutaway prepare --help`, and settings of the data that are fixed at this
-            point.
+        progress: Function that is called with the number of finished shards and the number of all shards. By default,
+            nothing is called.
+        **settings: Settings as listed by `cutaway prepare --help`, and data settings that the shards fix.
 
     Returns:
-        The manifest of the shards.
+        The manifest. `splits` lists the shards of each split, and `count(split)` is its number of tokens or examples.
 
     Raises:
         CutawayError: For errors that the user can fix.
@@ -284,8 +285,7 @@ def check(
 
         cutaway.check("mlp", (X, y)).findings  # problems of the data, one sentence each
 
-    The data is read as `train` reads it, and one batch is traced through the model. Nothing is written, and nothing
-    that is trained is kept.
+    The data is read as by `train`, and one batch is traced through the model. Nothing is written.
 
     Args:
         model: As for `train`.
@@ -295,7 +295,8 @@ def check(
         **settings: As for `train`.
 
     Returns:
-        The findings and the estimate.
+        The result: `findings`, problems of the data; `splits`, the number of examples of each split; `memory`, bytes by
+        kind; and `cost`, the estimated time of a step.
 
     Raises:
         DataError: If the data cannot be used. `problems` lists every bad row or file.
@@ -329,8 +330,7 @@ def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **sett
         run: Run whose model is pruned.
         out: Folder of the new run.
         **settings: Settings as listed by `cutaway train --help all`, such as `sparsity`, `prune_pattern` and
-            `prune_channels`.
-            The data, the split and all settings that are not given are those of the run.
+            `prune_channels`. Other settings, the data and its split are those of the run.
 
     Returns:
         The run of the pruned model.
@@ -383,7 +383,8 @@ def export(run: Run | str | os.PathLike[str], path: str | os.PathLike[str], *, o
 
     Args:
         run: Run to export.
-        path: Path of the file. The suffix selects the format: .onnx or .pt2.
+        path: Path of the file. The suffix selects the format: .onnx, which `load` opens, or .pt2, which
+            `torch.export.load` opens.
         overwrite: Replace a file that exists at `path`.
 
     Returns:
@@ -423,7 +424,8 @@ def plan(
         **settings: Settings as listed by `cutaway plan --help`, and settings of `train`.
 
     Returns:
-        The plan, with one entry for each strategy.
+        The plan. `plan[name]` is the memory in bytes, the time in seconds and the cost of one strategy; `best` is the
+        fastest strategy that fits into memory, or None.
 
     Raises:
         CutawayError: For errors that the user can fix.
@@ -457,10 +459,11 @@ def load(path: str | os.PathLike[str], model: str | nn.Module | type[nn.Module] 
 
     Args:
         path: Folder of a run or a model, Hugging Face or diffusers folder, exported file, or file of weights.
-        model: Name of the preset, to load the model alone; or your own module or its class, to open a run of it.
+        model: Name of the preset, to load the model alone; or your own module or its class, to open a run of it. By
+            default, the run, or the model of a Hugging Face or diffusers folder.
 
     Returns:
-        The run, the exported model, or the model in eval mode on the CPU.
+        A `Run`, also for an exported file; or, if only the model is loaded, the module in eval mode on the CPU.
 
     Raises:
         FileError: If `path` cannot be loaded as requested.
@@ -567,12 +570,13 @@ def look(
         what: Run, module, name of a preset, folder of a run or a model, Hugging Face folder, `hub:ORG/NAME`, or a
             torchvision file together with `model=NAME`.
         *inputs: Files, arrays or tensors that the views are computed from.
-        view: Names of the views. By default, all views that apply.
-        model: Name of the preset of a torchvision file.
+        view: Name of a view, or a list of names, as listed by `cutaway inspect --help`. By default, all that apply.
+        model: Name of the preset of a torchvision file. By default, none.
         **options: Options of the views, and model settings as `model.KEY`.
 
     Returns:
-        The page.
+        The page. A notebook displays it, `save(path)` writes it as an HTML file, and `page[view]` is the description of
+        a view.
 
     Raises:
         UnknownName: If a view or an option does not exist.

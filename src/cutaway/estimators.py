@@ -4,14 +4,14 @@
 
     Classifier("mlp", epochs=20, lr=1e-2, model__hidden_dims=(64, 64)).fit(X, y).score(X_test, y_test)
 
-Every setting of `cutaway train` except RMSprop's `alpha` is a parameter. None means the default of the model's card.
-Model settings are written `model__KEY`, as scikit-learn writes nested parameters. `random_state` is the seed. `fit`
-trains on all rows by default; `val=0.15` holds some out to choose the best epoch. Training writes to a temporary
-folder, which is deleted when `fit` returns, unless `out` names a run folder to keep. Nothing is printed unless
-`verbose` is set.
+The training settings of `cutaway train`, except `alpha`, and many of its data settings are parameters. None means the
+default of the model's card. Model settings are written `model__KEY`, as scikit-learn writes nested parameters.
+`random_state` is the seed. `fit` trains on all rows by default; `val=0.15` holds some out to choose the best epoch.
+Training writes to a temporary folder, which is deleted when `fit` returns, unless `out` names a run folder to keep.
+Nothing is printed unless `verbose` is set.
 
-X is in any form that `cutaway.train` takes: an array (n, F), in which NaN is a missing value; a data frame, whose
-columns may be categories and dates; images, series or texts.
+X may be an array (n, F), in which NaN is a missing value; a data frame, whose columns may be categories and dates;
+images (n, C, H, W), series (n, T, F), or texts.
 """
 
 from __future__ import annotations
@@ -59,16 +59,30 @@ LARGEST_SEED = 2**31 - 1
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which has no types
-    """Base class of the classifier and the regressor.
+    """Base class of `Classifier` and `Regressor`.
+
+    Args:
+        model: Name of a preset, or a torch.nn.Module, which is copied. Default: "mlp".
+        out: Folder of the run to keep. Default: none; training writes to a temporary folder.
+        random_state: Seed: an integer, a numpy.random.RandomState, or None for 0.
+        verbose: Whether to show progress. Default: False.
+        callbacks: List of `cutaway.Callback` objects. Default: none.
+        **settings: Settings in the signature, as for `cutaway train`, and model settings as `model__KEY`. None is the
+            default of the model's card, or else that of `cutaway train`, but 0 for `val`.
 
     Attributes:
         network_: The trained torch.nn.Module.
-        preprocessing_: The fitted preprocessing.
-        task_: The task.
+        preprocessing_: The fitted preprocessing, which maps rows to tensors.
+        task_: The task, as in `cutaway.tasks.task`.
         notes_: Notes about the data, one sentence each.
         n_features_in_: Number of columns of X.
         feature_names_in_: Names of the columns of X, if it was a data frame.
         folder_: Folder of the run, if `out` is set.
+
+    Example:
+        >>> classifier = Classifier("mlp", epochs=3, model__hidden_dims=(16,))
+        >>> isinstance(classifier, Estimator), classifier.get_params()["model__hidden_dims"]
+        (True, (16,))
     """
 
     target_type: ClassVar[str]
@@ -81,15 +95,26 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which 
         self.set_params(**settings)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return all parameters by name, including model settings as `model__KEY`."""
+        """Return all parameters by name, including model settings as `model__KEY`.
+
+        Args:
+            deep: Has no effect, because no parameter is an estimator.
+        """
         own = {key: value for key, value in vars(self).items() if key.startswith(MODEL_PREFIX)}
         return {**super().get_params(deep=False), **own}
 
     def set_params(self, **params: Any) -> Estimator:
-        """Set parameters, and return the estimator.
+        """Set parameters of the estimator.
+
+        Args:
+            **params: Parameters by name, as in the constructor.
+
+        Returns:
+            The estimator itself.
 
         Raises:
-            UnknownName: If a parameter does not exist. The message suggests similar names.
+            UnknownName: If a parameter does not exist. The message lists similar names. Model settings, `model__KEY`,
+                are checked by `fit`.
         """
         known = self._get_param_names()
         for key, value in params.items():
@@ -101,21 +126,24 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which 
         return self
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Estimator:
-        """Train on all rows of X and their targets, and return the estimator.
+        """Train the model on all rows of X; with the parameter `val`, on those that are not held out for validation.
 
         Args:
-            X: Examples, in any form that `cutaway.train` takes.
-            y: Targets, shape (n,).
+            X: Examples: numbers (n, F), series (n, T, F) or images (n, C, H, W) in an array, a data frame, or texts.
+            y: Targets, shape (n,): numbers for a regressor, classes of any type for a classifier.
             sample_weight: Weights of the examples in the loss, shape (n,), at least 0. A weight of 2 has the effect of
-                the same row twice, and of 0 that of no row. Columns and targets are standardized with them too.
+                the same row twice, and 0 that of no row. Columns and targets are standardized with the weights. By
+                default, all are 1.
 
         Returns:
-            The estimator.
+            The estimator itself.
 
         Raises:
             DataError: If the data cannot be used. It is also a ValueError.
+            ValueError: If scikit-learn rejects X or y: strings in an array of numbers, or infinity.
             SettingError: If a parameter is invalid. It is also a ValueError.
-            ModelError: If the model does not take such data.
+            UnknownName: If the model or one of its settings does not exist.
+            ModelError: If the model does not accept such data. It is also a ValueError.
         """
         X = self._validated(X, y)
         weights = None
@@ -203,31 +231,73 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which 
 
 
 class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
-    """A neural network classifier: `Classifier("mlp", epochs=20).fit(X, y)`. `classes_` holds the sorted classes."""
+    """A neural network classifier: `Classifier("mlp", epochs=20).fit(X, y)`.
+
+    `score(X, y)` returns the accuracy.
+
+    Args:
+        model: Name of a preset, or a torch.nn.Module, which is copied. Default: "mlp".
+        **settings: All other parameters, as for `Estimator`.
+
+    Attributes:
+        classes_: The classes, sorted, shape (K,). For the other attributes see `Estimator`.
+    """
 
     target_type = "category"
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
-        """Return the predicted class of each row, shape (n,)."""
+        """Return the predicted class of each example, shape (n,), one of `classes_`.
+
+        Args:
+            X: Examples, in the same form as for `fit`.
+
+        Raises:
+            NotFittedError: If the classifier is not fitted.
+            ValueError: If X has another number of columns than in training, or cannot be read.
+        """
         outputs = self._outputs(X)
         decided = self.task_.decide(outputs).numpy()
         classes: np.ndarray[Any, Any] = self.classes_[self._order[decided]]
         return classes
 
     def _has_probabilities(self) -> bool:
-        """Return whether the outputs are probabilities, which those of a perceptron or of squared error are not."""
+        """Return whether the model computes probabilities: not for the loss of the perceptron or squared error."""
         return not hasattr(self, "task_") or self.task_.loss_name in ("cross_entropy", "map")
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> np.ndarray[Any, Any]:
-        """Return the probability of each of `classes_`, shape (n, K)."""
+        """Return the probability of each class for each example, shape (n, K), in the order of `classes_`.
+
+        A classifier that was trained with a perceptron loss or a squared error does not have this method.
+
+        Args:
+            X: Examples, in the same form as for `fit`.
+
+        Raises:
+            NotFittedError: If the classifier is not fitted.
+            ValueError: If X has another number of columns than in training, or cannot be read.
+        """
         outputs = self._outputs(X)
         found: np.ndarray[Any, Any] = np.empty((len(outputs), len(self.classes_)))
         found[:, self._order] = self.task_.probabilities(outputs).numpy()
         return found
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Classifier:
-        """Train on all rows of X and their classes, with weights (n,) if given, and return the classifier."""
+        """Train the model on all rows of X; with the parameter `val`, on those that are not held out for validation.
+
+        Args:
+            X: Examples: numbers (n, F), series (n, T, F) or images (n, C, H, W) in an array, a data frame, or texts.
+            y: Classes of any type, shape (n,): at least two different ones.
+            sample_weight: Weights of the examples, shape (n,), as for `Estimator.fit`. By default, all are 1.
+
+        Returns:
+            The classifier itself.
+
+        Raises:
+            NotEnoughDataError: If y has only one class. It is also a ValueError.
+            CutawayError: As for `Estimator.fit`.
+            ValueError: If scikit-learn rejects X or y: strings in an array of numbers, infinity, or y of real numbers.
+        """
         super().fit(X, y, sample_weight)
         learned = {name: k for k, name in enumerate(self.preprocessing_.spec.target.classes)}
         self._order = np.array([self._names.index(name) for name in learned])  # of the network's classes, in classes_
@@ -244,12 +314,27 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
 
 class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
-    """A neural network regressor: `Regressor("mlp", epochs=20).fit(X, y)`."""
+    """A neural network regressor: `Regressor("mlp", epochs=20).fit(X, y)`.
+
+    `score(X, y)` returns R².
+
+    Args:
+        model: Name of a preset, or a torch.nn.Module, which is copied. Default: "mlp".
+        **settings: All other parameters, as for `Estimator`, whose attributes it has.
+    """
 
     target_type = "number"
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
-        """Return the predicted value of each row, shape (n,), in the units of y."""
+        """Return the predicted value of each example, shape (n,), in the units of y.
+
+        Args:
+            X: Examples, in the same form as for `fit`.
+
+        Raises:
+            NotFittedError: If the regressor is not fitted.
+            ValueError: If X has another number of columns than in training, or cannot be read.
+        """
         outputs, target = self._outputs(X), self.preprocessing_.spec.target
         assert isinstance(target, Value)
         values: np.ndarray[Any, Any] = outputs.double().flatten().numpy() * target.scale + target.mean

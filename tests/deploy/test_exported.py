@@ -73,6 +73,12 @@ def equal(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
         assert [ours[key] for key in numbers] == pytest.approx([theirs[key] for key in numbers], rel=1e-5, abs=1e-5)
 
 
+def test_an_exported_run_can_be_printed_and_shown_in_a_notebook(exported: Path) -> None:
+    found = cutaway.load(exported)
+    assert str(found) == repr(found) == f"ExportedRun({str(exported)!r})"
+    assert "digits.onnx" in found._repr_html_()
+
+
 def test_a_raw_file_is_answered_as_by_the_run(run: cutaway.Run, exported: Path, photographs: list[Path]) -> None:
     equal(cutaway.load(exported).predict(photographs), run.predict(photographs))
 

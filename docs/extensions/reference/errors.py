@@ -46,7 +46,7 @@ def pages() -> dict[str, str]:
     made, rows = {}, []
     for kind in kinds():
         name, also = kind.__name__, next(b.__name__ for b in kind.__mro__[1:] if b.__module__ == "builtins")
-        about = " ".join(inspect.cleandoc(kind.__doc__ or "").split())
+        about = " ".join(inspect.cleandoc(kind.__doc__ or "").partition("\n\nArgs:")[0].split())
         code = f"[{kind.code}](../errors.md#{kind.code.lower()})" if kind.code else ""
         rows.append(f"| [`{name}`](errors/{name}.md) | {code} | `{also}` | {about.partition('. ')[0].rstrip('.')}. |")
         lines = [f"# {name}\n", about + "\n", f"In Python: `{kind.__module__}.{name}`, also a `{also}`.\n"]

@@ -1,7 +1,7 @@
-"""The Python interface: a page for each module whose names are meant to be used, from signatures and docstrings.
+"""Pages of the Python API, one for each public module, generated from signatures and docstrings.
 
-`MODULES` says which those are; what is not listed may change without notice. Of a module, its public names are those
-without an underscore that are defined in it, or `__all__` where there is one.
+`MODULES` lists the public modules. The public names of a module are its `__all__`, or else the names without an
+underscore that are defined in it, except those in `INTERNAL`.
 """
 
 from __future__ import annotations
@@ -53,8 +53,11 @@ MODULES = {
         "cutaway.inference.thought_search",
     ),
 }
-INTERNAL = {  # names without an underscore that other modules of the package call, and that may change
+# Names of a module, or of a class and its subclasses, that only other modules of the package use, and that may change.
+INTERNAL = {
     "Run": {"reject_other_module", "reject_other", "with_own_tokenizer", "place", "image_sizes"},
+    "Edit": {"value", "change"},
+    "Preset": {"current_name", "as_now", "parse", "reject_kind", "image_sizes", "described"},
     "cutaway.core.errors": {
         "memory_message", "printable", "shorten", "shorten_repr", "join", "closest_names", "check_value", "code_line",
     },
@@ -79,14 +82,20 @@ INTERNAL = {  # names without an underscore that other modules of the package ca
     "cutaway.nn.transformer": {"is_block"},
     "cutaway.inference.sampling": {"uniform"},
     "cutaway.inference.text": {"to_generators", "random_numbers"},
+    "cutaway.core.spec": {"ImageSizes", "current_kind", "upgrade_spec", "validate_scales", "read_spec"},
+    "cutaway.tasks.task": {"target_types"},
 }  # fmt: skip
 ELSEWHERE = {"estimators", "inspect"}  # names of `cutaway` that are modules with pages of their own
 
-HEAD = """# Python
+HEAD = """# Python API
 
-These names are kept: [what may change, and how](../policy.md). Shapes stand in parentheses, N examples first.
+The names on these pages are stable, as described in [Versions and compatibility](../policy.md). All other names may
+change at any time.
 
-The examples run one after another, after these lines:
+Shapes are written in parentheses. The first dimension N is the number of examples, unless stated otherwise.
+
+An example with the prompt `>>>` runs on its own: it uses the names of its module, `torch`, `np` (NumPy) and `cutaway`.
+The other examples run one after another in one session, after this setup:
 
 ```python
 {setup}```
@@ -95,10 +104,10 @@ The examples run one after another, after these lines:
 
 
 def pages() -> dict[str, str]:
-    """The pages, by path, with the one that lists them."""
+    """Return the pages by path, including the index page."""
     made, lines = {}, [HEAD.format(setup=SETUP)]
     for title, names in MODULES.items():
-        lines += [f"## {title}\n", "| module | contents |", "| --- | --- |"]
+        lines += [f"## {title}\n", "| Module | Contents |", "| --- | --- |"]
         for name in names:
             lines.append(f"| [`{name}`](python/{name}.md) | {_first(importlib.import_module(name))} |")
             made[f"reference/python/{name}.md"] = page(name)
@@ -109,12 +118,12 @@ def pages() -> dict[str, str]:
 
 
 def page(name: str) -> str:
-    """One module: its docstring, then its names."""
+    """Return the page of a module: its docstring and its public names."""
     module = importlib.import_module(name)
     parts = [f"# {name}\n", f"```{{py:module}} {name}\n```\n", prose(module)]
     for key, one in names_of(module):
         if documented().get(id(one)) != name:
-            continue  # where it stands first, with all its names
+            continue  # on the page of another module
         canonical = f":canonical: {one.__module__}.{one.__qualname__}\n" if one.__module__ != name else ""
         example = _example(f"{name}.{key}")
         if inspect.isroutine(one):
@@ -126,7 +135,7 @@ def page(name: str) -> str:
 
 @functools.cache
 def documented() -> dict[int, str]:
-    """Where each object stands: in the first of the modules that offer it."""
+    """Return the module on whose page each object is documented, the first that exports it, by the object's id."""
     found: dict[int, str] = {}
     for name in (name for names in MODULES.values() for name in names):
         for _, one in names_of(importlib.import_module(name)):
@@ -135,7 +144,7 @@ def documented() -> dict[int, str]:
 
 
 def names_of(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    """The functions and classes that a module offers, in the order of its source."""
+    """Yield the public functions and classes of a module, in the order of `__all__` or of its source."""
     listed = getattr(module, "__all__", None)
     for key in listed or vars(module):
         one = getattr(module, key)
@@ -148,17 +157,19 @@ def names_of(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def members_of(one: type) -> Iterator[tuple[str, Any]]:
-    """The methods and properties of a class, without underscores: its own, and those of bases without a place here."""
+    """Yield the public methods and properties of a class: its own, and those of bases that no page describes."""
+    internal = {key for base in one.__mro__ for key in INTERNAL.get(base.__name__, ())}
     bases = [
         base
         for base in one.__mro__
         if base.__module__.startswith("cutaway") and (base is one or id(base) not in documented())
     ]
     found = {key: value for base in reversed(bases) for key, value in vars(base).items()}
-    for key, value in found.items():
+    for key, descriptor in found.items():
+        value = getattr(descriptor, "fn", descriptor)  # the function under scikit-learn's `available_if`
         plain = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         attribute = isinstance(plain, property) or type(plain).__name__ == "cached_property"
-        public = not key.startswith("_") and key not in INTERNAL.get(one.__name__, ())
+        public = not key.startswith("_") and key not in internal
         if public and (inspect.isfunction(plain) or attribute):
             yield key, value
 
@@ -194,7 +205,7 @@ def prose(one: Any) -> str:
 
 
 def _extend(parts: list[list[str]], line: str) -> None:
-    """Add a line of a Google section: `name: text` begins an item, deeper lines go on with it."""
+    """Add a line of a Google section: `name: text` begins an item, further indented lines continue it."""
     item = re.match(r"(\*{0,2}[\w.]+)(?: \([^)]*\))?: (.*)", line)
     if item:
         parts[-1].append(f"- `{item[1]}`: {item[2]}")
@@ -203,7 +214,7 @@ def _extend(parts: list[list[str]], line: str) -> None:
 
 
 def _code(paragraph: str) -> str:
-    """A paragraph, fenced where it is code."""
+    """Return a paragraph, in a code fence if it is indented."""
     if not paragraph.startswith("    "):
         return paragraph
     text = inspect.cleandoc("\n" + paragraph)
@@ -226,16 +237,25 @@ def _function(name: str, one: Any, canonical: str, example: str) -> str:
 
 
 def _class(name: str, one: type, canonical: str, module: str) -> str:
-    example = _example(f"{module}.{name}")
-    fields = [] if re.search(r"^ *(Args|Attributes):", one.__doc__ or "", re.MULTILINE) else list(_fields(one))
     kind = "exception" if issubclass(one, BaseException) else "class"
-    bases = [base.__name__ for base in one.__bases__ if base is not object]
-    listed = "".join(f"- `{key}: {hint}`" + (f": {said}" if said else "") + "\n" for key, hint, said in fields)
+    bases = [f"`{base.__name__}`" for base in one.__bases__ if base is not object]
+    text, _, own_example = prose(one).partition("**Example**")
+    described = re.search(r"^ *(Args|Attributes):", one.__doc__ or "", re.MULTILINE)
+    listed = () if described else _fields(one)
+    fields = [f"- `{key}: {hint}`" + (f": {said}" if said else "") for key, hint, said in listed]
+    code = getattr(one, "code", "")
+    parts = [
+        f"Bases: {', '.join(bases)}" if bases else "",
+        f"Error code: [{code}](../../errors.md#{code.lower()})" if kind == "exception" and code else "",
+        text.strip(),
+        "**Fields**\n\n" + "\n".join(fields) if fields else "",
+        f"**Example**{own_example}".rstrip() if own_example else "",
+        _example(f"{module}.{name}").rstrip(),
+        *(_member(key, value, _example(f"{module}.{name}.{key}")).rstrip() for key, value in members_of(one)),
+    ]
     signature = "" if issubclass(one, enum.Enum) else _signature(one)
-    inside = [_member(key, value, _example(f"{module}.{name}.{key}")) for key, value in members_of(one)]
-    parts = [f"Bases: {', '.join(f'`{base}`' for base in bases)}\n"] if bases else []
-    parts += [part for part in (prose(one), listed, example) if part]
-    return f"::::{{py:{kind}}} {name}{signature}\n{canonical}\n" + "\n".join([*parts, *inside]) + "\n::::\n"
+    inside = "\n\n".join(part for part in parts if part)
+    return f"::::{{py:{kind}}} {name}{signature}\n{canonical}\n{inside}\n\n::::\n"
 
 
 def _member(key: str, value: Any, example: str) -> str:
@@ -248,51 +268,56 @@ def _member(key: str, value: Any, example: str) -> str:
 
 
 def _fields(one: type) -> Iterator[tuple[str, str, str]]:
-    """The fields of a dataclass or named tuple, with their types and the comments beside them."""
+    """Yield each field of a dataclass or named tuple: its name, its type and the comment beside it."""
     if not (dataclasses.is_dataclass(one) or hasattr(one, "_fields")):
         return
     bases = [base for base in one.__mro__ if "__annotations__" in vars(base) and base.__module__.startswith("cutaway")]
+    hints: dict[str, str] = {}
+    comments: dict[str, str] = {}
     for base in reversed(bases):
-        said = dict(re.findall(r"^    (\w+)\s*:.*?  # (.*)$", inspect.getsource(base), flags=re.MULTILINE))
+        comments |= re.findall(r"^    (\w+)\s*:.*?  # (.*)$", inspect.getsource(base), flags=re.MULTILINE)
         for key, hint in vars(base)["__annotations__"].items():
-            if not key.startswith("_"):
-                yield key, getattr(hint, "__forward_arg__", str(hint)), said.get(key, "")
+            constant = str(hint).startswith("ClassVar") and hasattr(one, key)
+            hint = getattr(hint, "__forward_arg__", str(hint))
+            hints[key] = f"{hint} = {getattr(one, key)!r}" if constant else hint
+    yield from ((key, hint, comments.get(key, "")) for key, hint in hints.items() if not key.startswith("_"))
 
 
 def _signature(one: Any, bound: bool = False) -> str:
-    """How it is called, on one line."""
+    """Return the signature as text on one line."""
     try:
         found = inspect.signature(one)
     except (TypeError, ValueError):
         return "()"
     kept = list(found.parameters.values())[1 if bound else 0 :]
-    shown = [
-        p.replace(
-            default=p.empty if p.default is p.empty else _Shown(p.default),
-            annotation=p.empty if p.annotation is p.empty else _Shown(p.annotation, annotation=True),
-        )
-        for p in kept
-    ]
-    result = found.return_annotation
-    result = result if result is found.empty else _Shown(result, annotation=True)
-    return " ".join(str(found.replace(parameters=shown, return_annotation=result)).split())
+    shown = [p.replace(default=_default(p.default), annotation=_hint(p.annotation)) for p in kept]
+    return " ".join(str(found.replace(parameters=shown, return_annotation=_hint(found.return_annotation))).split())
 
 
-class _Shown:
-    """A default as it is typed, or an annotation as it is written; objects by their name, without their address."""
+class _Source:
+    """An object whose `repr` is the given text."""
 
-    def __init__(self, value: Any, annotation: bool = False) -> None:
-        value = getattr(value, "__forward_arg__", value)
-        if annotation and isinstance(value, str):
-            self.text = value.replace("'", "")
-        else:
-            self.text = getattr(value, "__name__", None) or re.sub(r" at 0x\w+", "", repr(value))
-        self.annotation = annotation
+    def __init__(self, text: str) -> None:
+        self.text = text
 
     def __repr__(self) -> str:
-        return self.text if self.annotation or re.fullmatch(r"[\w.,()\[\]{}'\"=+\- ]*", self.text) else "..."
+        return self.text
+
+
+def _hint(annotation: Any) -> Any:
+    """Return an annotation that `inspect.Signature` prints without quotes."""
+    annotation = getattr(annotation, "__forward_arg__", annotation)  # of a named tuple
+    return _Source(annotation) if isinstance(annotation, str) else annotation
+
+
+def _default(value: Any) -> Any:
+    """Return a default that `inspect.Signature` prints as in the source; an object is printed without its address."""
+    if value is inspect.Parameter.empty:
+        return value
+    text = getattr(value, "__name__", None) or re.sub(r" at 0x\w+", "", repr(value))
+    return _Source(text if re.fullmatch(r"[\w.,()\[\]{}'\"=+\- ]*", text) else "...")
 
 
 def _first(module: ModuleType) -> str:
-    """The first sentence of its docstring."""
+    """Return the first paragraph of its docstring on one line."""
     return " ".join((module.__doc__ or "").strip().partition("\n\n")[0].split()).replace("|", "\\|")

@@ -30,17 +30,17 @@ SPECIAL = 2  # first ids of every vocabulary that are not words: padding, unknow
 class Vectors:
     """Word vectors with cosine similarity."""
 
-    words: Sequence[str]  # most frequent first, if they come from a text
-    matrix: Matrix  # (n, d)
-    source: str = "these vectors"  # the file, for messages
+    words: Sequence[str]  # the n words; the most frequent first, if they come from a text
+    matrix: Matrix  # the vector of each word, float32, shape (n, d)
+    source: str = "these vectors"  # where they come from, for messages
 
     @classmethod
     def from_embedding(cls, embedding: nn.Embedding, tokens: Sequence[str]) -> Vectors:
         """Return the word vectors of a model.
 
         Args:
-            embedding: Embedding of the model.
-            tokens: Vocabulary by id. Padding and unknown are left out.
+            embedding: Embedding of the model, with weights (V, d).
+            tokens: Vocabulary by id. The first two tokens, padding and unknown, are left out.
 
         Returns:
             The vectors.
@@ -58,7 +58,7 @@ class Vectors:
             The vectors.
 
         Raises:
-            FileError: If the file is missing or incomplete.
+            FileError: If the file is missing or incomplete, or has another suffix than .txt, .vec or .bin.
         """
         path = as_path(path, "path must be the path of a file")
         return cls(*read_vectors(path), source=os.fspath(path))
@@ -67,10 +67,10 @@ class Vectors:
         """Save vectors to a word2vec file: .txt and .vec are text, .bin is binary.
 
         Args:
-            path: File to write.
+            path: File to write. An existing file is replaced.
 
         Raises:
-            FileError: If the file cannot be written.
+            FileError: If the file cannot be written, has another suffix, or if a word is empty or contains whitespace.
         """
         write_vectors(path, self.words, self.matrix)
 
@@ -116,7 +116,7 @@ class Vectors:
 
         Args:
             word: A word.
-            count: Number of neighbours.
+            count: Largest number of neighbours.
 
         Returns:
             Words and cosine similarities, the most similar first.
@@ -134,7 +134,7 @@ class Vectors:
             words: Words to look up.
 
         Returns:
-            Rows with `input` and `nearest`.
+            Rows with `input`, the word, and `nearest`, its ten neighbours and their similarities as text.
 
         Raises:
             UnknownName: If a word is unknown.
@@ -151,7 +151,7 @@ class Vectors:
             a: First word of the known pair.
             b: Second word of the known pair.
             c: First word of the unknown pair.
-            count: Number of words.
+            count: Largest number of words to return.
 
         Returns:
             Words and cosine similarities, the most similar first, without the three given words.

@@ -1,8 +1,8 @@
-"""Errors that a user can cause. Each message names the problem, its place and the fix.
+"""Errors that users can fix. Each message states the problem, where it is, and how to fix it.
 
-All of them derive from `CutawayError`. The command line prints the message as one paragraph and exits with code 2; in
-Python it is the message of the exception. `code` names the kind of problem, such as CUT-203 for a wrong column;
-`core/error_codes.py` explains each.
+All of them derive from `CutawayError` and from a built-in class such as ValueError. The command line prints
+the message and exits with status 2. The attribute `code` identifies the kind of problem, such as CUT-203 for a wrong
+column; `cutaway help CUT-203` explains it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any
 class CutawayError(Exception):
     """Base class of the errors that a user can fix.
 
-    `str(error)` is one paragraph with the problem, its place and the fix. Words of more than 300 characters, such as a
-    setting of thousands of digits, are shortened to their ends.
+    `str(error)` is the message: the problem, where it is, and how to fix it. In words of more than 300 characters, the
+    middle is replaced by an ellipsis.
 
     Args:
         args: The message.
-        code: Code of another kind of problem than that of the class, for an error that another process raised.
+        code: Error code, such as "CUT-203". By default, the code of the class.
     """
 
     code = ""  # the kind of problem, as in CUT-203
@@ -58,11 +58,19 @@ def _again(kind: type[CutawayError], args: tuple[Any, ...], more: dict[str, Any]
 
 
 class CutawayWarning(UserWarning):
-    """Class of all warnings, for filters such as `warnings.filterwarnings("ignore", category=CutawayWarning)`."""
+    """Class of all warnings of Cutaway, to filter them by: `warnings.simplefilter("ignore", CutawayWarning)`."""
 
 
 class UnknownName(CutawayError, LookupError):
-    """A model, data set, setting or column that does not exist. The message holds the nearest names."""
+    """The name of a model, data set, setting or column that does not exist. The message lists similar names.
+
+    Args:
+        kind: What the name is of, for the message: "model".
+        name: The unknown name.
+        known: The existing names. The message lists those similar to `name`, or else all if there are at most 24.
+        way_out: Another sentence of the message, such as the command that lists all names.
+        code: Error code. By default, the code of the class.
+    """
 
     code = "CUT-102"
 
@@ -86,7 +94,7 @@ class SettingError(CutawayError, ValueError):
 
 
 class MissingSettingError(SettingError):
-    """An argument or a setting that is needed and was not given."""
+    """A required argument or setting that is missing."""
 
     code = "CUT-103"
 
@@ -134,17 +142,22 @@ class CheckpointConfigError(ModelError):
 
 
 class MemoryLimitError(ModelError, SettingError):
-    """A model or a training that needs more memory than there is."""
+    """A model or a training that needs more memory than is available."""
 
     code = "CUT-502"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One bad row or file: its location and its description."""
+    """One invalid row or file of a `DataError`.
 
-    where: str  # houses.csv, line 17, column price
-    what: str  # 'n/q' is not a number
+    Example:
+        >>> print(Problem("houses.csv, line 17, column price", "'n/q' is not a number"))
+        houses.csv, line 17, column price: 'n/q' is not a number
+    """
+
+    where: str  # the file, and the line and column if there are any
+    what: str  # the problem
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}"
@@ -153,7 +166,13 @@ class Problem:
 class DataError(CutawayError, ValueError):
     """Data that cannot be read or learned from. The message names the file, the row and the cause.
 
-    `problems` holds every bad row or file. The message names the first five.
+    The attribute `problems` is a list of all invalid rows and files.
+
+    Args:
+        message: The problem.
+        problems: The invalid rows and files. The message lists the first five.
+        fix: A sentence on how to fix it.
+        code: Error code. By default, the code of the class.
     """
 
     code = "CUT-202"
@@ -186,7 +205,7 @@ class UnsupportedDataError(DataError):
 
 
 class FolderLayoutError(DataError):
-    """A folder or a pair of files whose parts do not belong together."""
+    """A folder with an unexpected layout, or files that do not belong together."""
 
     code = "CUT-206"
 
@@ -240,7 +259,7 @@ class NotARunError(FileError):
 
 
 class UnsafeFileError(FileError):
-    """A pickle, which is not opened because reading it can run any program."""
+    """A pickle file, which is not loaded because loading it can execute arbitrary code."""
 
     code = "CUT-306"
 

@@ -18,23 +18,39 @@ PLACE = "position in the text"
 
 
 class BaseTarget:
-    """Base class of targets, with the default properties."""
+    """Base class of targets.
 
-    order: ClassVar[str] = ""  # the order by which examples are split, such as time, instead of at random
+    `order` and `written` are attributes of the class: the order by which examples are split, and whether the model
+    generates the answer token by token.
+
+    Example:
+        >>> Value().classes, Classes(("no", "yes")).classes
+        ((), ('no', 'yes'))
+        >>> NextToken(100).order, Tokens(100, begin=2, end=3, longest=20).written
+        ('position in the text', True)
+    """
+
+    order: ClassVar[str] = ""  # the order by which examples are split, such as "time"; empty for a random split
     written: ClassVar[bool] = False  # whether the answer is a sequence that the model generates
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The names of the classes, one of which is the answer; empty if the target has no classes."""
+        """The names of the classes; empty if the target has no classes."""
         return ()
 
 
 @dataclass(frozen=True)
 class Classes(BaseTarget):
-    """A target that is one of `names`: class k of the tensors is `names[k]`."""
+    """A class, one of `names`. In tensors it is its index k, int64.
 
-    cells: ClassVar[str] = "category"  # the type of a table's column that holds it
-    names: tuple[str, ...]
+    Example:
+        >>> target = Classes(("no", "yes"), column="survived")
+        >>> target.outputs, target.accepts_one_logit
+        (2, True)
+    """
+
+    cells: ClassVar[str] = "category"  # the type of the table column that holds the target
+    names: tuple[str, ...]  # the classes in the order of their indices
     column: str = "class"  # the name of the target in the data
 
     @property
@@ -49,18 +65,25 @@ class Classes(BaseTarget):
 
     @property
     def accepts_one_logit(self) -> bool:
-        """Return whether a head may have one output, the logit of the second class of two."""
+        """Whether the head may have a single output, the logit of the second of two classes."""
         return len(self.names) == 2
 
 
 @dataclass(frozen=True)
 class Value(BaseTarget):
-    """A target that is a number, learned as (value − mean) / scale; mean and scale come from the training split."""
+    """A number. The model learns the standardized value, (value − mean) / scale.
 
-    cells: ClassVar[str] = "number"
-    column: str = "value"
-    mean: float = 0.0
-    scale: float = 1.0
+    Example:
+        >>> target = Value("price", mean=200.0, scale=50.0)
+        >>> output = 1.5  # of the model, for one example
+        >>> target.outputs, output * target.scale + target.mean
+        (1, 275.0)
+    """
+
+    cells: ClassVar[str] = "number"  # the type of the table column that holds the target
+    column: str = "value"  # the name of the target in the data
+    mean: float = 0.0  # mean of the training split, in the units of the data
+    scale: float = 1.0  # standard deviation of the training split, in the units of the data
 
     @property
     def outputs(self) -> int:
@@ -70,10 +93,16 @@ class Value(BaseTarget):
 
 @dataclass(frozen=True)
 class Tags(BaseTarget):
-    """A target for each token: one of `names`."""
+    """A tag for each token, one of `names`.
 
-    names: tuple[str, ...]
-    column: str = "tag"
+    Example:
+        >>> target = Tags(("O", "B-PER", "I-PER"))
+        >>> target.outputs  # the model returns (N, T, 3)
+        3
+    """
+
+    names: tuple[str, ...]  # the tags in the order of their indices
+    column: str = "tag"  # the name of the target in the data
 
     @property
     def outputs(self) -> int:
@@ -83,11 +112,17 @@ class Tags(BaseTarget):
 
 @dataclass(frozen=True)
 class Mask(BaseTarget):
-    """A target for each pixel of an image: one of `names`, the background first, or `ignored` where none is known."""
+    """A class for each pixel of an image, one of `names`, or `ignored` for a pixel without a label.
 
-    names: tuple[str, ...]
-    column: str = "mask"
-    ignored: int = 255  # the value of a pixel that is not labelled
+    Example:
+        >>> target = Mask(("background", "cell"))
+        >>> target.outputs, target.ignored  # the model returns (N, 2, H, W)
+        (2, 255)
+    """
+
+    names: tuple[str, ...]  # the classes in the order of their indices; the background first
+    column: str = "mask"  # the name of the target in the data
+    ignored: int = 255  # the value of pixels without a label, which are left out of the loss and the metrics
 
     @property
     def outputs(self) -> int:
@@ -96,9 +131,14 @@ class Mask(BaseTarget):
 
 
 class TokenTarget(BaseTarget):
-    """Base class of targets that are tokens."""
+    """Base class of targets that are tokens.
 
-    vocab_size: int
+    Example:
+        >>> isinstance(Masked(100, mask=4), TokenTarget), Masked(100, mask=4).outputs
+        (True, 100)
+    """
+
+    vocab_size: int  # number of tokens; ids are below this
 
     @property
     def outputs(self) -> int:
@@ -108,82 +148,112 @@ class TokenTarget(BaseTarget):
 
 @dataclass(frozen=True)
 class NextToken(TokenTarget):
-    """The target of each token is the token after it: text for language modelling."""
+    """The token after each token, for language modelling.
+
+    Example:
+        >>> target = NextToken(vocab_size=50_257)
+        >>> target.outputs  # the model returns (N, T, 50257)
+        50257
+    """
 
     order: ClassVar[str] = PLACE
-    vocab_size: int
-    column: str = "next token"
+    vocab_size: int  # number of tokens; ids are below this
+    column: str = "next token"  # the name of the target in messages
 
 
 @dataclass(frozen=True)
 class Solution(NextToken):
-    """The solution of a problem of the kind `problem`, token by token after the question, up to `end`.
+    """The solution of a problem, which the model writes token by token after the question.
 
-    It is written in one of `forms`. The first form is used for evaluation.
+    Example:
+        >>> target = Solution(40, problem="countdown", forms=("steps", "tree"))
+        >>> target.outputs, target.forms[0]  # the form of the solutions in an evaluation
+        (40, 'steps')
     """
 
     order: ClassVar[str] = ""
-    column: str = "solution"
-    problem: str = ""
-    forms: tuple[str, ...] = ()
-    end: int = 2
+    column: str = "solution"  # the name of the target in messages
+    problem: str = ""  # the kind of problem
+    forms: tuple[str, ...] = ()  # the forms in which solutions are written; evaluation uses the first one
+    end: int = 2  # id of the token that ends a solution
 
 
 @dataclass(frozen=True)
 class Masked(TokenTarget):
-    """The hidden tokens of masked-language modelling. `mask` replaces a hidden token."""
+    """The tokens that masked-language modelling hides.
+
+    Example:
+        >>> target = Masked(vocab_size=30_522, mask=103)
+        >>> target.outputs, target.mask_prob
+        (30522, 0.15)
+    """
 
     order: ClassVar[str] = PLACE
-    vocab_size: int
-    mask: int
-    column: str = "masked token"
-    mask_prob: float = 0.15  # of the tokens that are chosen to be predicted
+    vocab_size: int  # number of tokens; ids are below this
+    mask: int  # id of the token that replaces a hidden token
+    column: str = "masked token"  # the name of the target in messages
+    mask_prob: float = 0.15  # the fraction of the tokens that are predicted
 
 
 @dataclass(frozen=True)
 class Context(TokenTarget):
-    """The words around each word, for training word vectors."""
+    """The words around each word, for training word vectors.
+
+    Example:
+        >>> Context(vocab_size=10_000, window=2).outputs
+        10000
+    """
 
     order: ClassVar[str] = PLACE
-    vocab_size: int
-    column: str = "context"
-    window: int = 5  # words on either side that a word's context reaches at most
+    vocab_size: int  # number of words, with padding and the unknown word; ids are below this
+    column: str = "context"  # the name of the target in messages
+    window: int = 5  # largest distance of a context word, in words on either side
 
 
 @dataclass(frozen=True)
 class Tokens(TokenTarget):
-    """A target that is itself a sequence of tokens, between the tokens `begin` and `end`."""
+    """A sequence of tokens, such as a translation, which the model writes after `begin` and ends with `end`.
+
+    Example:
+        >>> target = Tokens(8000, begin=2, end=3, longest=40, column="german")
+        >>> target.outputs, target.padding  # the model returns (N, S, 8000)
+        (8000, 0)
+    """
 
     written: ClassVar[bool] = True
-    vocab_size: int
-    begin: int
-    end: int
+    vocab_size: int  # number of tokens; ids are below this
+    begin: int  # id of the token before the first one
+    end: int  # id of the token after the last one
     longest: int  # tokens of the longest target in training, with `end` and without `begin`
-    column: str = "target"
-    padding: int = 0  # the id of padding, which is never an answer
-    unknown: int | None = 1  # the id that stands for all unknown tokens; none where nothing is unknown
-    sentences: bool = False  # whether targets are sentences, of words with blanks between them
-    lower: bool = False  # whether they are written in lower case
+    column: str = "target"  # the name of the target in the data
+    padding: int = 0  # id of padding, which is never an answer
+    unknown: int | None = 1  # id of the unknown token; None if every text can be encoded
+    sentences: bool = False  # whether targets are sentences, whose words are separated by blanks
+    lower: bool = False  # whether targets are in lower case
 
 
 @dataclass(frozen=True)
 class Horizon(BaseTarget):
-    """The next `steps` steps of the variables `columns`, each learned as (value − mean) / scale."""
+    """The next steps of a series: `steps` steps of each of `columns`, each learned as (value − mean) / scale.
+
+    Example:
+        >>> target = Horizon(24, ("load", "price"), mean=(50.0, 30.0), scale=(10.0, 5.0), season_length=24)
+        >>> target.outputs, target.column
+        (48, 'load, price')
+    """
 
     order: ClassVar[str] = "time"
-    steps: int
-    columns: tuple[str, ...]
-    mean: tuple[float, ...]  # of each column, from the training time
-    scale: tuple[float, ...]  # likewise
-    season_length: int = 1  # steps after which the series repeats itself; the forecast that repeats is compared with
-    naive: tuple[
-        float, ...
-    ] = ()  # of each column, the mean standardised |y_t − y_{t−season_length}| of the training time
-    series: tuple[str, ...] = ()  # the names of several series, each with a scale of its own: mean 0 and scale 1 here
+    steps: int  # number of steps to forecast, H
+    columns: tuple[str, ...]  # the forecast variables
+    mean: tuple[float, ...]  # mean of each column over the training steps
+    scale: tuple[float, ...]  # standard deviation of each column over the training steps
+    season_length: int = 1  # steps of one season; the seasonal naive baseline repeats the last season
+    naive: tuple[float, ...] = ()  # scaled seasonal naive error of each column in training, for MASE; empty if unknown
+    series: tuple[str, ...] = ()  # the names of several series; each has its own scale, so mean is 0 and scale 1 here
 
     @property
     def column(self) -> str:
-        """The names of the columns."""
+        """The names of the columns, separated by commas."""
         return ", ".join(self.columns)
 
     @property
@@ -194,17 +264,28 @@ class Horizon(BaseTarget):
 
 @dataclass(frozen=True)
 class GeneratedImage(BaseTarget):
-    """The image itself, whose distribution is learned so that new images can be sampled from it."""
+    """Base class of the targets of generative models, which learn the distribution of the images.
 
-    names: tuple[str, ...] = ()  # the classes that images are of, where they have some: a condition, not the answer
-    size: int = 1  # C · H · W, the numbers of an image
+    Example:
+        >>> target = Noise(names=("cat", "dog"), size=3 * 32 * 32)
+        >>> isinstance(target, GeneratedImage), target.classes
+        (True, ())
+    """
+
+    names: tuple[str, ...] = ()  # the classes on which images are conditioned; empty without classes
+    size: int = 1  # number of values of an image, C · H · W
 
 
 @dataclass(frozen=True)
 class Image(GeneratedImage):
-    """The image itself, learned by a bound on its log-likelihood."""
+    """The image itself, learned by the evidence lower bound (ELBO), for variational autoencoders.
 
-    column: str = "image"
+    Example:
+        >>> Image(size=28 * 28).outputs  # the reconstruction and the KL term
+        2
+    """
+
+    column: str = "image"  # the name of the target in messages
 
     @property
     def outputs(self) -> int:
@@ -214,29 +295,39 @@ class Image(GeneratedImage):
 
 @dataclass(frozen=True)
 class Noise(GeneratedImage):
-    """The image itself, learned by predicting noise that was added to it."""
+    """The noise that was added to the image, for diffusion models.
 
-    column: str = "noise in the image"
+    Example:
+        >>> Noise(size=3 * 32 * 32).outputs
+        3072
+    """
+
+    column: str = "noise in the image"  # the name of the target in messages
 
     @property
     def outputs(self) -> int:
-        """Number of outputs of the model's head: one per number of the image."""
+        """Number of outputs of the model's head: one per value of the image."""
         return self.size
 
 
 @dataclass(frozen=True)
 class ImageTokens(GeneratedImage):
-    """The image itself, as one token for each pixel in row-major order, each learned given the tokens before it.
+    """The image as one token for each pixel in row-major order, each predicted from the tokens before it.
 
-    A token is the nearest colour of a palette. The first input is a start token: k + c for class c, or k + K without a
-    class, with k colours and K classes. A caption is written before it, in tokens of its own after k + K, and is padded
-    to the longest.
+    A token is the index of the nearest colour of a palette of k colours. The first input is a start token: k + c for
+    class c of K classes, or k + K for no class. A caption stands before the start token, padded to the longest caption;
+    its words have ids above k + K.
+
+    Example:
+        >>> target = ImageTokens(names=("cat", "dog"), cells=(1,) * 16, words=10, caption=4)
+        >>> target.outputs, target.no_class, target.prefix, target.vocab_size
+        (16, 18, 5, 29)
     """
 
-    column: str = "image tokens"
-    cells: tuple[int, ...] = (1,)  # the number of colours that each token stands for
-    words: int = 0  # the size of the vocabulary of captions, with padding; 0 without captions
-    caption: int = 0  # the number of tokens of the longest caption
+    column: str = "image tokens"  # the name of the target in messages
+    cells: tuple[int, ...] = (1,)  # number of pixel values that each colour of the palette replaces
+    words: int = 0  # size of the vocabulary of captions, with padding; 0 without captions
+    caption: int = 0  # number of tokens of the longest caption
 
     @property
     def outputs(self) -> int:
@@ -261,55 +352,73 @@ class ImageTokens(GeneratedImage):
 
 @dataclass(frozen=True)
 class Unlabelled(BaseTarget):
-    """The example itself, from which a network learns without labels.
+    """Base class of the targets of self-supervised learning, which needs no labels.
 
-    `names` are the classes, if there are any, that evaluate the learned features.
+    Example:
+        >>> isinstance(Views(("cat", "dog")), Unlabelled), Views(dim=64).outputs
+        (True, 64)
     """
 
-    names: tuple[str, ...] = ()
-    dim: int = 128  # numbers that the head gives
+    names: tuple[str, ...] = ()  # the classes by which the learned features are evaluated; empty without classes
+    dim: int = 128  # dimension of the embedding that the head returns
 
     @property
     def outputs(self) -> int:
-        """Number of outputs of the model's head: the dimension of the embedding that the objective uses."""
+        """Number of outputs of the model's head: the dimension of the embedding."""
         return self.dim
 
 
 @dataclass(frozen=True)
 class Views(Unlabelled):
-    """The image or series itself, learned by matching the two views of one example by their embeddings."""
+    """Two augmented views of an image or a series, which the model matches by their embeddings (SimCLR).
 
-    column: str = "views"
+    Example:
+        >>> target = Views(names=("cat", "dog"), dim=128)
+        >>> target.outputs, target.column
+        (128, 'views')
+    """
+
+    column: str = "views"  # the name of the target in messages
 
 
 @dataclass(frozen=True)
 class Patches(Unlabelled):
-    """The image itself, learned by predicting its masked patches from the others. The head outputs the decoder's inputs
-    for each patch.
+    """The masked patches of an image, predicted from the other patches (masked autoencoders).
+
+    The head returns the inputs of the decoder, one vector of `dim` numbers for each patch.
+
+    Example:
+        >>> Patches(dim=256).outputs
+        256
     """
 
-    column: str = "masked patches"
+    column: str = "masked patches"  # the name of the target in messages
 
 
 @dataclass(frozen=True)
 class Episodes(BaseTarget):
-    """One of `ways` classes, each known only from `shots` examples; with no ways, the value of a function known at
-    `shots` points.
+    """Few-shot learning: one of `ways` classes, of each of which the model gets `shots` labelled examples.
 
-    One example is an episode: its support, class by class, followed by `queries` examples of each class, on which it is
-    evaluated.
+    One example of the data is an episode: the support set, class by class, followed by `queries` examples of each
+    class, which are predicted. With `ways=0` an episode is a function: the model gets its values at `shots` points, and
+    predicts those at `queries` points.
+
+    Example:
+        >>> target = Episodes(ways=5, shots=1, queries=15)
+        >>> target.outputs, target.support, target.size
+        (5, 5, 80)
     """
 
-    ways: int
-    shots: int
-    queries: int  # of each class
-    inner_lr: float | None = None  # of what is learned from the support by gradient descent; none compares features
-    inner_steps: int = 1
-    column: str = "class in an episode"
+    ways: int  # classes of an episode; 0 for functions
+    shots: int  # labelled examples of each class
+    queries: int  # predicted examples of each class
+    inner_lr: float | None = None  # learning rate on the support set (MAML); None compares features (prototypes)
+    inner_steps: int = 1  # gradient steps on the support set
+    column: str = "class in an episode"  # the name of the target in messages
 
     @property
     def outputs(self) -> int:
-        """Number of outputs of the model's head: one per class, or one."""
+        """Number of outputs of the model's head: one per class, or one for functions."""
         return self.ways or 1
 
     @property
@@ -319,20 +428,26 @@ class Episodes(BaseTarget):
 
     @property
     def size(self) -> int:
-        """Number of all examples in an episode."""
+        """Number of examples in an episode, labelled and predicted."""
         return self.outputs * (self.shots + self.queries)
 
 
 @dataclass(frozen=True)
 class Transcript(BaseTarget):
-    """A transcript as characters, without timing. Token k + 1 is `alphabet[k]`, and token 0 is the blank, which is no
-    character.
+    """A transcript as characters, learned by connectionist temporal classification (CTC).
+
+    Token k + 1 is `alphabet[k]`, and token 0 is the blank of CTC.
+
+    Example:
+        >>> target = Transcript(tuple(" abc"))
+        >>> target.outputs  # the model returns (N, T, 5)
+        5
     """
 
     written: ClassVar[bool] = True
     alphabet: tuple[str, ...]  # the characters of the training transcripts, in the order of their code points
-    column: str = "transcript"
-    lower: bool = False  # whether transcripts are written in lower case
+    column: str = "transcript"  # the name of the target in the data
+    lower: bool = False  # whether transcripts are in lower case
 
     @property
     def outputs(self) -> int:
@@ -342,26 +457,36 @@ class Transcript(BaseTarget):
 
 @dataclass(frozen=True)
 class Spelled(Transcript):
-    """A transcript written token after token, each learned given those before it.
+    """A transcript as characters, each predicted from the audio and the characters before it.
 
-    Token 0, which is no character, begins a transcript and ends it.
+    Token k + 1 is `alphabet[k]`. Token 0 stands before the first character and after the last one.
+
+    Example:
+        >>> target = Spelled(tuple(" abc"), longest=20)
+        >>> target.tokens.vocab_size, target.tokens.begin, target.tokens.end
+        (5, 0, 0)
     """
 
-    longest: int = 1  # characters of the longest transcript in training, and its end
+    longest: int = 1  # tokens of the longest transcript in training, with the end
 
     @property
     def tokens(self) -> Tokens:
-        """The transcript as a target of tokens."""
+        """The same target as a sequence of tokens."""
         return Tokens(self.outputs, begin=0, end=0, longest=self.longest, column=self.column, unknown=None)
 
 
 @dataclass(frozen=True)
 class Boxes(BaseTarget):
-    """Objects in an image: the bounding box of each, and its class among `names`."""
+    """The objects in an image: the bounding box of each, and its class, one of `names`.
 
-    names: tuple[str, ...]
-    most: int = 1  # boxes in the training image that has most of them
-    column: str = "boxes"
+    Example:
+        >>> Boxes(("cat", "dog"), most=12).outputs
+        2
+    """
+
+    names: tuple[str, ...]  # the classes in the order of their indices
+    most: int = 1  # largest number of boxes in a training image
+    column: str = "boxes"  # the name of the target in the data
 
     @property
     def outputs(self) -> int:
@@ -371,14 +496,19 @@ class Boxes(BaseTarget):
 
 @dataclass(frozen=True)
 class Links(BaseTarget):
-    """The existence of a link between two nodes of a graph: `names[1]` if they are linked."""
+    """Whether two nodes of a graph are linked, for link prediction.
 
-    names: tuple[str, ...] = ("no link", "link")
-    column: str = "link"
+    Example:
+        >>> Links().names, Links().outputs
+        (('no link', 'link'), 1)
+    """
+
+    names: tuple[str, ...] = ("no link", "link")  # the names of the two answers
+    column: str = "link"  # the name of the target in messages
 
     @property
     def outputs(self) -> int:
-        """Number of outputs of the model for a pair of nodes: one, the logit of a link."""
+        """Number of outputs of the model for a pair of nodes: one, the logit of a link between them."""
         return 1
 
 
@@ -412,11 +542,17 @@ TARGETS: dict[str, type[Target]] = {
 
 @dataclass(frozen=True)
 class TableSpec:
-    """Rows of numbers, (N, F): the columns of a table after preprocessing."""
+    """Rows of a table after preprocessing, (N, F).
 
-    kind: ClassVar[str] = "table"
+    Example:
+        >>> spec = TableSpec(("age", "sex=female", "sex=male"), Classes(("no", "yes"), "survived"))
+        >>> spec.shape, spec.kind, spec.target.outputs
+        ((3,), 'table', 2)
+    """
+
+    kind: ClassVar[str] = "table"  # the kind of data
     columns: tuple[str, ...]  # a name for each of the F numbers
-    target: Simple | Episodes
+    target: Simple | Episodes  # the target of a row
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -426,13 +562,19 @@ class TableSpec:
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """Images, (N, C, H, W); for captions, also the ids (N, S) of the caption so far."""
+    """Images, (N, C, H, W). If the target is a caption, the model also gets the ids of the caption so far, (N, S).
 
-    kind: ClassVar[str] = "image"
-    channels: int
-    height: int
-    width: int
-    target: OfWhole | Mask | Boxes | Tokens
+    Example:
+        >>> spec = ImageSpec(channels=3, height=32, width=32, target=Classes(("cat", "dog")))
+        >>> spec.shape
+        (3, 32, 32)
+    """
+
+    kind: ClassVar[str] = "image"  # the kind of data
+    channels: int  # C
+    height: int  # H, in pixels
+    width: int  # W, in pixels
+    target: OfWhole | Mask | Boxes | Tokens  # the target of an image
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -444,16 +586,17 @@ class ImageSpec:
 class ImageSizes:
     """Image sizes that a model accepts, in pixels. Data is resized to one of them before the model is adapted to it."""
 
-    only: int | None = None  # height and width of the one size that it takes, if there is but one
-    least: int = 1  # the smallest height and width that leave it something to see
+    only: int | None = None  # height and width of the only accepted size; None if there are several
+    least: int = 1  # the smallest accepted height and width
     step: int = 1  # heights and widths are multiples of this
-    usual: int = 224  # what photographs of many sizes are brought to
+    usual: int = 224  # height and width to which images of several sizes are resized
 
     def choose(self, asked: int | None, own: tuple[int, int] | None) -> tuple[int, int]:
         """Return the height and width to which images are resized.
 
-        The size is `asked` if given, else the model's only size, else the images' own size, enlarged if it is too
-        small. Images of several sizes get the usual size. Raises SettingError if `asked` is not possible.
+        This is the size `asked` for, or else the only size of the model, or else the images' own size, enlarged if it
+        is too small. Images of several sizes get the usual size. Raises SettingError if the model does not accept
+        `asked`.
         """
         if asked is not None:
             self._reject(asked)
@@ -490,18 +633,23 @@ ANY_SIZE = ImageSizes()
 
 @dataclass(frozen=True)
 class TextSpec:
-    """Token ids, (N, T) int64, with a boolean mask, (N, T), True where a token is real.
+    """Texts as token ids, (N, T) int64, with a boolean mask, (N, T), True where a token is valid.
 
-    In Cutaway's tokenizers id 0 is padding and id 1 is the unknown token; other tokenizers have their own ids. A text
-    may be enclosed by special tokens: `begin` before it and `end` after it.
+    Tokenizers fitted by Cutaway use id 0 for padding and id 1 for unknown tokens. Pretrained tokenizers have their own
+    ids.
+
+    Example:
+        >>> spec = TextSpec(vocab_size=5000, longest=128, target=Classes(("negative", "positive")))
+        >>> spec.shape
+        (128,)
     """
 
-    kind: ClassVar[str] = "text"
-    vocab_size: int  # ids are below this
-    longest: int  # tokens of the longest example, including its special tokens
-    target: Simple | Tags | NextToken | Masked | Context
-    begin: int | None = None  # the special token before each text, if any
-    end: int | None = None  # the special token after it, if any
+    kind: ClassVar[str] = "text"  # the kind of data
+    vocab_size: int  # number of tokens; ids are below this
+    longest: int  # tokens of the longest example, T, with its special tokens
+    target: Simple | Tags | NextToken | Masked | Context  # the target of a text or of its tokens
+    begin: int | None = None  # id of the special token before each text, such as [CLS]; None for none
+    end: int | None = None  # id of the special token after each text, such as [SEP]; None for none
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -511,16 +659,22 @@ class TextSpec:
 
 @dataclass(frozen=True)
 class PairSpec:
-    """Pairs of sequences: token ids (N, T) and mask (N, T) of the source, and ids (N, S) of the target so far.
+    """Pairs of sequences: ids (N, T) and mask (N, T) of the source, and ids (N, S) of the target so far.
 
-    The target so far starts with its `begin`. At each position the model learns the next token.
+    The target so far starts with the token `target.begin`. At each of its positions the model predicts the next token.
+
+    Example:
+        >>> target = Tokens(8000, begin=2, end=3, longest=40)
+        >>> spec = PairSpec(vocab_size=6000, longest=50, target=target)
+        >>> spec.shape, spec.target.outputs
+        ((50,), 8000)
     """
 
-    kind: ClassVar[str] = "seq2seq"
-    vocab_size: int  # of the source
-    longest: int  # tokens of the longest source in training
-    target: Tokens
-    joint_vocab: bool = False  # whether both sides have one vocabulary: an id means the same on either
+    kind: ClassVar[str] = "seq2seq"  # the kind of data
+    vocab_size: int  # number of tokens of the source; its ids are below this
+    longest: int  # tokens of the longest source in training, T
+    target: Tokens  # the target sequence
+    joint_vocab: bool = False  # whether source and target share one vocabulary
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -530,17 +684,23 @@ class PairSpec:
 
 @dataclass(frozen=True)
 class SeriesSpec:
-    """Signals with a time axis, (N, T, F): T steps of F variables, with one target for the whole signal.
+    """Time series, (N, T, F): T steps of F variables.
 
-    If `known_future` K is not 0, the model also gets K variables known in advance for the H steps to be forecast, (N,
-    H, K).
+    If `known_future` is K > 0, the model also gets the K variables that are known in advance, such as the weekday, for
+    the H steps of the forecast, (N, H, K).
+
+    Example:
+        >>> target = Horizon(24, ("load",), mean=(50.0,), scale=(10.0,))
+        >>> spec = SeriesSpec(steps=168, features=3, target=target)
+        >>> spec.shape, spec.target.outputs
+        ((168, 3), 24)
     """
 
-    kind: ClassVar[str] = "series"
-    steps: int
-    features: int
-    target: Simple | Horizon | Views
-    known_future: int = 0
+    kind: ClassVar[str] = "series"  # the kind of data
+    steps: int  # T
+    features: int  # F
+    target: Simple | Horizon | Views  # the target of a series: a class, a value, or its next steps
+    known_future: int = 0  # K, the number of variables that are known in advance
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -550,15 +710,20 @@ class SeriesSpec:
 
 @dataclass(frozen=True)
 class AudioSpec:
-    """Audio as frames of a spectrogram, (N, T, F), with a mask, (N, T), True where a frame is real.
+    """Audio as frames of a mel spectrogram, (N, T, F), with a mask, (N, T), True where a frame is valid.
 
-    For a spelled transcript, also the ids (N, S) of the transcript so far.
+    If the target is `Spelled`, the model also gets the ids of the transcript so far, (N, S).
+
+    Example:
+        >>> spec = AudioSpec(frames=400, n_mels=80, target=Transcript(tuple(" abc")))
+        >>> spec.shape
+        (400, 80)
     """
 
-    kind: ClassVar[str] = "audio"
-    frames: int  # of the longest recording in training
-    n_mels: int  # F, the frequencies of each frame
-    target: Simple | Transcript
+    kind: ClassVar[str] = "audio"  # the kind of data
+    frames: int  # frames of the longest recording in training, T
+    n_mels: int  # frequency bands of each frame, F
+    target: Simple | Transcript  # the target of a recording
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -568,14 +733,19 @@ class AudioSpec:
 
 @dataclass(frozen=True)
 class VideoSpec:
-    """Videos, (N, T, C, H, W), with a mask, (N, T), True where a frame is real."""
+    """Videos, (N, T, C, H, W), with a mask, (N, T), True where a frame is valid.
 
-    kind: ClassVar[str] = "video"
-    frames: int  # of the longest video that the model is given
-    channels: int
-    height: int
-    width: int
-    target: Simple
+    Example:
+        >>> VideoSpec(frames=16, channels=3, height=64, width=64, target=Classes(("run", "walk"))).shape
+        (16, 3, 64, 64)
+    """
+
+    kind: ClassVar[str] = "video"  # the kind of data
+    frames: int  # frames of the longest video that the model gets, T
+    channels: int  # C
+    height: int  # H, in pixels
+    width: int  # W, in pixels
+    target: Simple  # the target of a video
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -585,19 +755,24 @@ class VideoSpec:
 
 @dataclass(frozen=True)
 class GraphSpec:
-    """Graphs: node features x (V, F), and edges from source to target, (2, E) int64.
+    """Graphs: node features, (V, F), and edges from source to target, (2, E) int64.
 
-    With one graph, examples are its nodes, and the model gets the indices of the nodes to predict, (N,). If links are
-    the target, examples are pairs of nodes, (N, 2). With `graph_level`, examples are whole graphs, concatenated in a
-    batch, and the model gets the graph index of each node, (V,). If `edge_features` D is not 0, it also gets edge
-    features, (E, D).
+    By default the data is one graph and its nodes are the examples; the model also gets the indices of the nodes to
+    predict, (N,). If the target is `Links`, the examples are pairs of nodes, (N, 2). With `graph_level`, the examples
+    are whole graphs, which are concatenated in a batch; the model also gets the graph of each node, (V,). If
+    `edge_features` is D > 0, the model also gets the features of the edges, (E, D).
+
+    Example:
+        >>> spec = GraphSpec(features=1433, target=Classes(("theory", "practice")))
+        >>> spec.shape, spec.graph_level
+        ((1433,), False)
     """
 
-    kind: ClassVar[str] = "graph"
-    features: int  # F
-    target: Simple | Links
-    graph_level: bool = False
-    edge_features: int = 0  # D
+    kind: ClassVar[str] = "graph"  # the kind of data
+    features: int  # number of features of a node, F
+    target: Simple | Links  # the target of a node, a graph or a pair of nodes
+    graph_level: bool = False  # whether the examples are whole graphs
+    edge_features: int = 0  # number of features of an edge, D
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -654,7 +829,18 @@ def current_kind(kind: Any) -> Any:
 
 
 def to_json(spec: Spec) -> dict[str, Any]:
-    """Return the spec as plain JSON values; `from_json` restores an equal spec."""
+    """Return a spec as a JSON document.
+
+    Args:
+        spec: The spec.
+
+    Returns:
+        A dictionary of JSON values, from which `from_json` restores an equal spec.
+
+    Example:
+        >>> to_json(TableSpec(("age",), Value("price")))["target"]
+        {'kind': 'value', 'column': 'price', 'mean': 0.0, 'scale': 1.0}
+    """
     kind = next(name for name, target in TARGETS.items() if type(spec.target) is target)
     return {"kind": spec.kind, **asdict(spec), "target": {"kind": kind, **asdict(spec.target)}}
 
@@ -670,7 +856,26 @@ def upgrade_spec(data: Any) -> Any:
 
 
 def from_json(data: Any) -> Spec:
-    """Restore the spec that `to_json` wrote. Raises ValueError, naming the key, if the document is not a spec."""
+    """Restore a spec from a JSON document.
+
+    Args:
+        data: A document of `to_json`, also of an earlier version of Cutaway.
+
+    Returns:
+        The spec.
+
+    Raises:
+        ValueError: If the document is not a spec, if its examples or outputs are empty, or if a token id is not in the
+            vocabulary. The message names the key.
+
+    Example:
+        >>> spec = TableSpec(("age",), Value("price"))
+        >>> from_json(to_json(spec)) == spec
+        True
+        >>> from_json({"kind": "table"})
+        Traceback (most recent call last):
+        ValueError: columns is missing
+    """
     data = upgrade_spec(data)
     if fault := find_mismatch(data, SCHEMA):
         raise ValueError(fault)

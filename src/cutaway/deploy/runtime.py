@@ -7,6 +7,7 @@ the run is replaced by one without these steps.
 from __future__ import annotations
 
 import dataclasses
+import html
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -71,6 +72,13 @@ class ExportedRun(Run):
             else ExportedModel
         )
         self.model = kind(session, context)
+
+    def __str__(self) -> str:
+        return repr(self)  # the file has no metrics
+
+    def _repr_html_(self) -> str:
+        """Return the file for a notebook."""
+        return html.escape(repr(self))
 
     @property
     def place(self) -> DeviceContext:

@@ -70,11 +70,12 @@ class Edit:
 
 
 class Zero(Edit):
-    """Replaces a part by zeros: `Zero("layer2", channel=[3, 5])`.
+    """Change that replaces a part of a module's output by zeros: `Zero("layer2", channel=[3, 5])`.
 
     Args:
-        module: Name of the module.
-        place: Keywords channel, unit, position, row, head or edge.
+        module: Name of the module, as in `model.named_modules()`. `name#2` is only its second call in a forward pass.
+        **place: The part: channel, unit, position, row, head or edge, each an index or a list of indices. By default,
+            the whole output.
     """
 
     def __init__(self, module: str, **place: Any) -> None:
@@ -86,15 +87,14 @@ class Zero(Edit):
 
 
 class Scale(Edit):
-    """Multiplies a part by a factor: `Scale("blocks.0.attention", 0.5, head=3)`.
-
-    With several heads and as many factors, each head has its own weight before the concatenation.
+    """Change that multiplies a part of a module's output by a factor: `Scale("blocks.0.attention", 0.5, head=3)`.
 
     Args:
-        module: Name of the module.
-        factor: A number, or a tensor that broadcasts to the part; for the heads of an attention, the factor of each
-            head, shape (heads,).
-        place: Keywords channel, unit, position, row, head or edge.
+        module: Name of the module, as in `model.named_modules()`. `name#2` is only its second call in a forward pass.
+        factor: A number, or a tensor that broadcasts to the output of the module. With `head`, a tensor of shape
+            (heads,) has the factor of each head of the layer.
+        **place: The part: channel, unit, position, row, head or edge, each an index or a list of indices. By default,
+            the whole output.
     """
 
     def __init__(self, module: str, factor: float | Tensor, **place: Any) -> None:
@@ -110,12 +110,13 @@ class Scale(Edit):
 
 
 class Replace(Edit):
-    """Replaces a part by a number or a tensor: `Replace("layer2", 1.5, unit=3)`.
+    """Change that replaces a part of a module's output by a number or a tensor: `Replace("layer2", 1.5, unit=3)`.
 
     Args:
-        module: Name of the module.
-        value: A number, or a tensor that expands to the part.
-        place: Keywords channel, unit, position, row, head or edge.
+        module: Name of the module, as in `model.named_modules()`. `name#2` is only its second call in a forward pass.
+        value: A number, or a tensor that expands to the shape of the module's output.
+        **place: The part: channel, unit, position, row, head or edge, each an index or a list of indices. By default,
+            the whole output.
     """
 
     def __init__(self, module: str, value: float | Tensor, **place: Any) -> None:
@@ -128,13 +129,16 @@ class Replace(Edit):
 
 
 class Noise(Edit):
-    """Adds normal noise of a given standard deviation: `Noise("embedding", 0.1, position=2)`.
+    """Change that adds normal noise to a part of a module's output: `Noise("embedding", 0.1, position=2)`.
+
+    The noise is the same in every forward pass.
 
     Args:
-        module: Name of the module.
-        std: Standard deviation, at least 0.
+        module: Name of the module, as in `model.named_modules()`. `name#2` is only its second call in a forward pass.
+        std: Standard deviation, at least 0, in the units of the output.
         seed: Seed of the noise.
-        place: Keywords channel, unit, position, row, head or edge.
+        **place: The part: channel, unit, position, row, head or edge, each an index or a list of indices. By default,
+            the whole output.
     """
 
     def __init__(self, module: str, std: float, seed: int = 0, **place: Any) -> None:
@@ -148,14 +152,16 @@ class Noise(Edit):
 
 
 class Transplant(Edit):
-    """Replaces a part by its value for other inputs: `Transplant("layer2", other, position=(4, 4))`.
+    """Change that replaces a part of a module's output by its value for other inputs: `Transplant("layer2", other)`.
 
-    The model runs once on the other inputs, when the block begins.
+    The model runs once on the other inputs, when the `with` block of `intervene` begins.
 
     Args:
-        module: Name of the module.
-        inputs: Arguments of `forward`, with as many examples as the later inputs, or one for all of them.
-        place: Keywords channel, unit, position, row, head or edge.
+        module: Name of the module, as in `model.named_modules()`. `name#2` is only its second call in a forward pass.
+        inputs: The other inputs, a tensor or several arguments of `forward`, with as many examples as the inputs of the
+            model in the block, or with one example for all of them.
+        **place: The part: channel, unit, position, row, head or edge, each an index or a list of indices. By default,
+            the whole output.
     """
 
     def __init__(self, module: str, inputs: Inputs, **place: Any) -> None:
@@ -209,17 +215,22 @@ def _fitted(given: Tensor, x: Tensor, module: str, what: str) -> Tensor:
 
 @contextmanager
 def intervene(model: nn.Module, *edits: Edit) -> Iterator[None]:
-    """Apply changes to the model's computation within the context, one after the other where they overlap.
+    """Change the computation of a model within a `with` block.
 
-    Gradients pass through the unchanged parts. The model is restored afterwards, also if the block raises.
+    Changes of the same part are applied one after the other. Gradients pass through the unchanged parts. The model is
+    restored afterwards, also if the block raises an error.
 
     Args:
         model: The model.
-        edits: The changes: `Zero`, `Scale`, `Replace`, `Noise` or `Transplant`.
+        *edits: The changes: `Zero`, `Scale`, `Replace`, `Noise` or `Transplant`.
+
+    Returns:
+        A context manager, whose value is None.
 
     Raises:
-        UnknownName: If a module or a kind of part does not exist.
-        ModelError: If a value does not fit, or a module has no heads or edges.
+        UnknownName: If a module does not exist.
+        ModelError: If the model is compiled, a module has no heads or edges, or, when the model runs, a tensor does not
+            fit the output of the module.
         SettingError: When the model runs, if an index is out of range.
     """
     reject_compiled(model)
@@ -302,25 +313,28 @@ def ablate(
     only: Sequence[Any] | None = None,
     edit: Callable[..., Edit] = Zero,
 ) -> list[Effect]:
-    """Change one part at a time, and measure the effect.
+    """Ablate one part of a model at a time, and measure the effect on its outputs.
 
-    The model runs once per part in evaluation mode, and is left unchanged.
+    The model runs once for each part, in eval mode, and is left unchanged.
 
     Args:
         model: The model.
-        inputs: The arguments of `forward`.
-        modules: Names of modules, or patterns of names.
-        by: Kind of the parts: head, channel, unit, position, row or edge. Default: each module as a whole.
-        metric: Maps the head's outputs to one number. Default: root mean square difference of the outputs.
-        only: Indices of the parts. Default: all.
-        edit: Creates the change as `edit(module, **part)`. Default: `Zero`.
+        inputs: The inputs, a tensor (N, …) or several arguments of `forward`.
+        modules: Name of a module or a pattern such as "layer*.conv1", or a list of them.
+        by: Kind of the parts: head, channel, unit, position, row or edge. By default, each module as a whole.
+        metric: Function from the outputs of the model to a number. By default, the root mean square difference from the
+            outputs without the change.
+        only: Indices of the parts. By default, all.
+        edit: Function that creates the change, called as `edit(module, **part)`. Default: `Zero`.
 
     Returns:
-        The effects, largest change first.
+        One row for each part, the largest change first: `module`, `part` (such as {"head": 3}), `value`, the metric
+        with the change, and `change`, its difference from the metric without the change.
 
     Raises:
-        UnknownName: If a module does not exist.
-        ModelError: If a module has no such parts.
+        UnknownName: If a module or the kind of part does not exist.
+        SettingError: If `only` is given without `by`, or an index is out of range.
+        ModelError: If the modules have no such parts.
     """
     given = as_tuple(inputs)
     with eval_mode(model), torch.no_grad():
@@ -345,23 +359,28 @@ def patch(
     by: str | None = None,
     only: Sequence[Any] | None = None,
 ) -> list[Restored]:
-    """Transfer one part at a time from the clean inputs' computation to that of the corrupted inputs.
+    """Patch one activation at a time from clean inputs into the computation for corrupted inputs (causal tracing).
+
+    The model runs in eval mode, and is left unchanged.
 
     Args:
         model: The model.
-        clean: The clean arguments of `forward`.
-        corrupted: The corrupted arguments of `forward`.
-        modules: Names of modules, or patterns of names.
-        metric: Maps the head's outputs to one number.
-        by: Kind of the parts, as for `ablate`.
-        only: Indices of the parts. Default: all.
+        clean: The clean inputs, a tensor (N, …) or several arguments of `forward`.
+        corrupted: The corrupted inputs, in the shapes of the clean ones.
+        modules: Name of a module or a pattern such as "layer*.conv1", or a list of them.
+        metric: Function from the outputs of the model to a number, such as the logit of the correct class.
+        by: Kind of the parts, as for `ablate`. By default, each module as a whole.
+        only: Indices of the parts. By default, all.
 
     Returns:
-        The restored share of the difference in the metric for each part, largest first.
+        One row for each part, the largest share first: `module`, `part`, `value`, the metric of the corrupted inputs
+        with the clean part, and `share`, the restored share of the difference in the metric: 1 if the part restores the
+        metric of the clean inputs, 0 if it has no effect.
 
     Raises:
-        UnknownName: If a module does not exist.
-        ModelError: If the metric is equal for both inputs, or if a module has no such parts.
+        UnknownName: If a module or the kind of part does not exist.
+        SettingError: If `only` is given without `by`, or an index is out of range.
+        ModelError: If the metric is equal for both inputs, or the modules have no such parts.
     """
     source, target = as_tuple(clean), as_tuple(corrupted)
     with eval_mode(model), torch.no_grad():

@@ -456,20 +456,27 @@ def capture(
     keep: int | None = None,
     every: int = 1,
 ) -> Iterator[Captures]:
-    """Record the model's intermediate results within the context.
+    """Record intermediate results of a model within a `with` block.
 
-    Outputs and gradients of the model are unchanged, bit for bit, and all hooks are removed afterwards, also if the
-    block raises. Captures can be nested.
+    The outputs and gradients of the model are unchanged, bit for bit. All hooks are removed afterwards, also if the
+    block raises an error. Captures can be nested.
+
+        features    the output of each module
+        attention   the attention weights, (N, heads, T, S), before dropout
+        gates       the gates of recurrent layers, (N, T, hidden) each, such as rnn.l0.forget
+        messages    the coefficient of each edge of graph layers, (E, heads); also seen["edges"], (2, E)
+        gradients   ∂L/∂output of each module in a backward pass within the block; also seen["weights"], ∂L/∂weight
 
     Args:
         model: The model.
-        kind: One or several of features, attention, gates, messages and gradients.
-        names: Names of modules or patterns, such as `layer1` or `layer*.conv1`. Default: all that support the kind.
-        keep: Number of rows to store of each tensor. Default: all.
-        every: Interval between recorded calls.
+        kind: Kind of results: features, attention, gates, messages or gradients; or a list of kinds.
+        *names: Names of modules or patterns, such as "layer1" or "layer*.conv1". By default, all modules that support
+            the kind.
+        keep: Number of rows to store of each tensor, the first ones. By default, all.
+        every: Interval between recorded calls of the model. 1 records every call, 10 the first, the eleventh and so on.
 
     Yields:
-        The results, `seen[kind][name]`.
+        The results of the last recorded call: `seen[kind][name]` is a tensor.
 
     Raises:
         UnknownName: If a kind or a module does not exist.

@@ -95,25 +95,26 @@ def concept(
     sets: int = SETS,
     seed: int = 0,
 ) -> Concept:
-    """Compute the TCAV score of the concept that `examples` have in common.
+    """Compute the TCAV score of a concept: the fraction of a class's examples whose score increases with the concept.
 
     The model is left unchanged.
 
     Args:
         model: The model.
-        inputs: Arguments of `forward` for examples of the class.
-        examples: Arguments of `forward` for examples of the concept.
-        others: Arguments of `forward` for random examples of the data.
-        layer: Name of the layer; "fc:input" is the input of the layer fc. Default: the last layer before the output.
-        target: The class. Default: the most frequent prediction for `inputs`.
-        sets: Number of random sets.
-        seed: Seed of random numbers.
+        inputs: Examples of the class, a tensor (N, …) or several arguments of `forward`.
+        examples: Examples that have the concept in common, in the same form; at least 4.
+        others: Random examples of the data, in the same form; at least 4, better more than of the concept.
+        layer: Name of the layer; "fc:input" is the input of the layer fc. By default, the last layer before the output.
+        target: The class. By default, the most frequent prediction for `inputs`.
+        sets: Number of random sets with which the concept is compared.
+        seed: Seed of the random sets.
 
     Returns:
-        The result.
+        The result: `score`, the TCAV score from 0 to 1; `p`, the p value of its difference from random examples;
+        `accuracy`, that of the classifier of the concept on unseen examples; `significant`; and `says`, a summary.
 
     Raises:
-        DataError: If there are too few examples.
+        DataError: If there are fewer than 4 examples of the concept or of the data.
         UnknownName: If the layer does not exist.
         ModelError: If the inputs are graphs, or the layer has no activations per example.
     """

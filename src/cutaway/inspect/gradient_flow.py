@@ -65,27 +65,30 @@ def flow(
     lr: float = 1e-3,
     rule: str = "sgd",
 ) -> list[Layer]:
-    """Measure the gradient of `loss` at each layer.
+    """Measure activations, gradients and weight updates of each layer for one step.
 
         flow(model, x, lambda outputs: F.cross_entropy(outputs, y))
         flow(model, lambda: F.cross_entropy(model(x), y))
 
-    Layers are the modules with own weights. A layer with several calls has the sizes of the first call, and the
-    gradient of its weights from all calls. Gradients of parameters, running statistics and the mode of the model are
-    left unchanged.
+    Layers are the modules with weights of their own. A layer that is called several times has the activation of the
+    first call, and the gradient of its weights from all calls. Gradients of parameters, running statistics and the mode
+    of the model are left unchanged.
 
     Args:
         model: The model.
-        inputs: The arguments of `forward`, or a function that runs the model and returns the loss.
-        loss: Maps the head's outputs to one number. Not allowed if `inputs` is a function.
-        lr: Learning rate η.
-        rule: Update rule: sgd, or adam for its first step.
+        inputs: The inputs, a tensor (N, …) or several arguments of `forward`; or a function that runs the model and
+            returns the loss.
+        loss: Function from the outputs of the model to the loss, a scalar tensor. None if `inputs` is a function.
+        lr: Learning rate η, above 0, of the update that is measured.
+        rule: Update rule: "sgd", or "adam" for the first step of Adam.
 
     Returns:
-        The layers, in the order of execution.
+        One row for each layer, in the order of execution: `name`, `type`, `activation` and `gradient` (root mean
+        squares), `weight`, `weight_gradient` and `update` (norms), `ratio` (of update to weight), `dead` (the fraction
+        of ReLU units that are 0 for all examples) and `units`. What a layer does not have is None.
 
     Raises:
-        ModelError: If the loss is not one number that depends on trainable weights.
+        ModelError: If the loss is not a scalar that depends on trainable weights, or the model is compiled.
         SettingError: If the rule is unknown, or the learning rate is not above 0.
     """
     reject_compiled(model)

@@ -1,7 +1,7 @@
-"""The model registry. Every module of this package that has `PRESETS` is one model family.
+"""The model registry: presets by name, their cards, and models built from them.
 
-A new family is one new file in this package; nothing is registered by hand. Other packages add families by entry points
-of the group `cutaway.models`, whose objects are such modules.
+Every module of `cutaway.models` that has `PRESETS` is one architecture; nothing is registered by hand. Other packages
+add architectures by entry points of the group `cutaway.models`, whose objects are such modules.
 """
 
 from __future__ import annotations
@@ -74,15 +74,24 @@ REMOVED_FIELDS = ("num_classes",)  # fields that some families dropped, because 
 
 @dataclass(frozen=True)
 class Preset:
-    """A named model configuration: the module that defines it, and its Config."""
+    """A named model configuration.
 
-    name: str
-    module: ModuleType  # the file: Config, Model, PRESETS, CARD
-    config: Any
+    Example:
+        >>> found = preset("resnet18")
+        >>> found.takes, found.config.num_classes
+        (('image',), 1000)
+        >>> model = found.build(found.configure(settings={"num_classes": 10}))
+        >>> model(torch.zeros(2, 3, 64, 64)).shape
+        torch.Size([2, 10])
+    """
+
+    name: str  # such as vit-base/16
+    module: ModuleType  # the module that defines it, with Config, Model, PRESETS and CARD
+    config: Any  # the Config with the values of the preset
 
     @property
     def file_name(self) -> str:
-        """The name as used in paths: vit-base-16."""
+        """The name for paths, with hyphens in place of slashes: vit-base-16."""
         return self.name.replace("/", "-")
 
     @property
@@ -92,23 +101,23 @@ class Preset:
 
     @property
     def network(self) -> type[BaseModel]:
-        """The class of the models of this preset."""
+        """The class of its models."""
         network: type[BaseModel] = self.module.Model
         return network
 
     @property
     def takes(self) -> tuple[str, ...]:
-        """The modalities that the model accepts: table, image, series, …"""
+        """The kinds of data that the model accepts: table, image, text, seq2seq, series, audio, video or graph."""
         return tuple(spec.kind for spec in self.network.takes)
 
     @property
     def targets(self) -> tuple[type[Target], ...]:
-        """The targets that the model can learn; classes or a value by default."""
+        """The target types that the model can learn, of `cutaway.core.spec`."""
         return self.network.targets
 
     @property
     def setting_names(self) -> tuple[str, ...]:
-        """The names of the model's own settings: the fields of its Config."""
+        """The names of the model settings, which are the fields of its Config."""
         return tuple(f.name for f in dataclasses.fields(self.config))
 
     def current_name(self, field: str) -> str:
@@ -160,12 +169,19 @@ class Preset:
             )
 
     def configure(self, spec: Spec | None = None, settings: Mapping[str, Any] | None = None) -> Any:
-        """Return the preset's config, fitted to `spec` if given, with `settings` applied.
+        """Return the preset's Config, adapted to the data and with changed settings.
+
+        Args:
+            spec: Spec of the data, which determines the sizes of inputs and outputs. By default, those of the preset.
+            settings: Values of Config fields by name; a string is parsed to the type of the field. By default, none.
+
+        Returns:
+            The Config.
 
         Raises:
             ModelError: If the model does not accept this kind of data, or cannot learn its target.
             UnknownName: If the model has no setting of that name.
-            SettingError: If a setting contradicts the data.
+            SettingError: If a setting cannot be parsed, or contradicts the data.
         """
         config = self.config
         if spec is not None:
@@ -256,14 +272,17 @@ class Preset:
         )
 
     def build(self, config: Any, memory_fraction: float = FRACTION) -> nn.Module:
-        """Return a model with that config, freshly initialized from torch's random state.
+        """Build a model with random weights, initialized from torch's random state.
 
         Args:
-            config: A Config of this preset's family.
-            memory_fraction: Largest fraction of the free memory that the model may take; 0 disables the check.
+            config: A Config of this architecture, as `configure` returns it.
+            memory_fraction: Largest fraction of the free memory that the weights may take. 0 disables the check.
+
+        Returns:
+            The model, in training mode.
 
         Raises:
-            ModelError: If the model would take more memory. This is checked before any weight is allocated.
+            MemoryLimitError: If the weights would take more memory. This is checked before they are allocated.
         """
         made_of_numbers = torch.get_default_device().type != "meta"
         reject_too_large(self, config, fraction=memory_fraction if made_of_numbers else 0)
@@ -278,7 +297,14 @@ class Preset:
 
 @functools.cache
 def presets() -> dict[str, Preset]:
-    """Return all presets by name, in the order of the files and of their PRESETS, and then those of other packages."""
+    """Return all presets by name: those of Cutaway, module by module, and then those of other packages.
+
+    A module of another package that is incomplete, or has the name of an existing preset, is left out with a warning.
+
+    Example:
+        >>> "resnet18" in presets()
+        True
+    """
     found: dict[str, Preset] = {}
     for file in _model_files():
         for name, one in presets_in_module(file).items():
@@ -303,13 +329,18 @@ def presets() -> dict[str, Preset]:
 
 
 def find(name: str) -> Preset | None:
-    """Return the preset of that name, or None.
+    """Return the preset of a name, or None if there is none.
 
-    Both `vit-base-16` and `vit-base/16` are accepted.
+    Args:
+        name: Name of the preset. Slashes may be written as hyphens: `vit-base-16`.
 
-    Files whose name is a prefix of the preset's name (resnet.py for resnet18) are searched first, so that using one
-    model does not import all of them.
+    Example:
+        >>> find("vit-base-16").name
+        'vit-base/16'
+        >>> find("resnet-18") is None
+        True
     """
+    # A module whose name begins the preset's name is searched first, so that one model does not import all of them.
     likely = [file for file in _model_files() if _normalize_name(name).startswith(_normalize_name(file))]
     for file in sorted(likely, key=len, reverse=True):
         if own := _lookup(name, presets_in_module(file)):
@@ -347,9 +378,21 @@ def _normalize_name(name: str) -> str:
 
 
 def preset(name: str) -> Preset:
-    """Return the preset of that name; `vit-base-16` also finds `vit-base/16`.
+    """Return the preset of a name.
 
-    Raises UnknownName with the closest names.
+    Args:
+        name: Name of the preset, as in `list_models()`. Slashes may be written as hyphens: `vit-base-16`.
+
+    Raises:
+        UnknownName: If there is no such preset. The message lists similar names.
+        ModelError: If `name` is not a string.
+
+    Example:
+        >>> preset("mlp").configure(settings={"in_features": 4, "num_classes": 3}).hidden_dims
+        (256, 256)
+        >>> preset("resnet19")
+        Traceback (most recent call last):
+        cutaway.core.errors.UnknownName: There is no model 'resnet19'. Similar: ...
     """
     if not isinstance(name, str):
         raise ModelError(
@@ -386,11 +429,11 @@ def list_models(family: str | None = None, takes: str | None = None) -> list[Pre
     """List the names of the presets.
 
     Args:
-        family: Only models of this family (`dense`, `cnn`, …).
-        takes: Only models that accept this kind of data (`table`, `image`, …).
+        family: Only models of this family, such as `dense`, `cnn` or `transformer`. By default, all.
+        takes: Only models that accept this kind of data, such as `table`, `image` or `text`. By default, all.
 
     Returns:
-        The names, in the order of the files and of their presets.
+        The names, sorted by module; those of other packages come last.
 
     Raises:
         UnknownName: If no model has that family or accepts that kind of data.
@@ -408,30 +451,35 @@ def list_models(family: str | None = None, takes: str | None = None) -> list[Pre
 
 
 def create_model(name: PresetName | AnyName, **settings: Any) -> nn.Module:
-    """Create a preset with freshly initialized weights: `create_model("resnet18", num_classes=10, in_channels=1)`.
+    """Create a model with random weights: `create_model("resnet18", num_classes=10, in_channels=1)`.
 
     The weights are initialized from torch's random state; `torch.manual_seed` makes them reproducible.
 
     Args:
         name: Name of the preset, as in `list_models()`.
-        **settings: Fields of the preset's Config to change.
+        **settings: Model settings to change, as listed by `cutaway show NAME`. Others have the values of the preset.
 
     Returns:
-        The model, in training mode.
+        The model, in training mode, on the CPU unless torch has another default device.
 
     Raises:
         UnknownName: If the preset or a setting does not exist.
-        ModelError: If a value is invalid, or the model would not fit into memory.
+        SettingError: If a value cannot be parsed.
+        ModelError: If a value is invalid.
+        MemoryLimitError: If the model would not fit into memory. It is also a ModelError.
     """
     found = preset(name)
     return found.build(found.configure(settings=settings))
 
 
 def card(name: PresetName | AnyName) -> PresetCard:
-    """Return the card of a preset: source, parameter counts, reference implementation and divergences.
+    """Return the card of a preset: paper, parameter counts, reference implementation, divergences and settings.
 
     Args:
         name: Name of the preset, as in `list_models()`.
+
+    Returns:
+        The card of the preset, whose `card` is that of the architecture.
 
     Raises:
         UnknownName: If the preset does not exist.

@@ -67,7 +67,16 @@ from .summary import run_html, run_text
 class Run(TrainedRun):
     """A trained run, opened from its folder. Every property is read on first use.
 
-    A notebook shows its score with the interval, its learning curves and its worst mistakes; `print(run)` the score.
+    A notebook shows the score with its interval, the learning curves and the worst mistakes. `print(run)` prints the
+    score.
+
+    Args:
+        folder: Folder of the run.
+        module: For a run of your own module: the module that takes the weights, or its class. The module is not
+            changed; a copy of it becomes the model of the run. By default, the model is built from its preset.
+
+    Raises:
+        FileError: If the folder is not a run.
     """
 
     @property
@@ -128,20 +137,19 @@ class Run(TrainedRun):
         training split, are reported as warnings.
 
         Args:
-            source: Labelled data of the same kind: a path, objects as `train` takes them, such as (X, y), or a named
-                data set,
-                whose test split is used. By default, the run's own test split, or its validation split if there is
-                    none.
+            source: Labelled data of the same kind: a path, objects as for `train`, such as (X, y), or a named data set,
+                whose test split is used. By default, the run's own test split, or its validation split if there is no
+                test split.
             num_beams: Number of beams, for runs that generate sequences. By default, that of the run's settings.
             length_penalty: Length penalty of beam search. By default, that of the run's settings.
-            attack: Adversarial attack on the images (`nn.adversarial`).
+            attack: Adversarial attack on the images: "fgsm" or "pgd". By default, none.
             eps: Largest change of a pixel by the attack, as a fraction of its range 0 to 1.
-            attack_steps: Number of steps of the attack.
+            attack_steps: Number of steps of PGD.
             method: Search for solutions of problems (`inference.thought_search`). By default, one greedy chain.
-            **episodes: For few-shot learning: other ways, shots, queries or inner_steps.
+            **episodes: For few-shot learning: other ways, shots, queries or inner_steps than in training.
 
         Returns:
-            The metrics by name.
+            The metrics by name. Each has a `value` and the ends of its interval, `low` and `high`.
 
         Raises:
             DataError: If there is no test split, or the data does not match the run.
@@ -199,9 +207,9 @@ class Run(TrainedRun):
             support: For few-shot learning: a folder with one subfolder of images for each class.
 
         Returns:
-            One row for each example, with names and units. For a run trained on pairs of sequences, a file has one row
-                for each
-            line, in order; the prediction for an empty line is empty.
+            One row for each example, a dictionary with `input` and the prediction, with names and units. For a run
+            trained on pairs of sequences, a file has one row for each line, in order; the prediction for an empty line
+            is empty.
 
         Raises:
             DataError: If an input cannot be read. The message names the file or row.
@@ -286,7 +294,7 @@ class Run(TrainedRun):
 
         Args:
             problems: Problems of the kind that the run was trained on.
-            method: Search method (`inference.thought_search`).
+            method: Search method of `cutaway.inference.thought_search`. By default, one greedy chain.
 
         Returns:
             The search result of each problem.
@@ -482,6 +490,9 @@ class Run(TrainedRun):
         Args:
             sources: Paths or images, as in `predict`.
 
+        Yields:
+            The name and the mask of each image.
+
         Raises:
             DataError: If the run does not predict masks.
         """
@@ -510,7 +521,11 @@ class Run(TrainedRun):
 
     @property
     def vectors(self) -> Vectors:
-        """Return the word vectors that the run learned. Raises DataError if it learned none."""
+        """Return the word vectors that the run learned.
+
+        Raises:
+            DataError: If the model has no word embedding.
+        """
         embedding, tokenizer = getattr(self.model, "embedding", None), getattr(self.preprocessing, "tokenizer", None)
         if not isinstance(embedding, nn.Embedding) or tokenizer is None:
             raise UnsupportedDataError(
@@ -537,14 +552,14 @@ class Run(TrainedRun):
         """Run the model on a split, and return its outputs and the targets.
 
         Args:
-            split: The examples.
-            decodes: Decode sequences, as in `evaluate_split`.
+            split: The examples, such as `run.data().splits["test"]`.
+            decodes: Whether to decode output sequences too, for models that generate them.
             num_beams: Number of beams. By default, that of the run's settings.
             length_penalty: Length penalty of beam search. By default, that of the run's settings.
-            method: Search method for problems, as in `evaluate_split`.
+            method: Search method for problems. By default, one greedy chain.
 
         Returns:
-            Outputs and targets, in the order of the examples.
+            A named tuple that begins with the outputs, (n, …), and the targets, (n, …), in the order of the examples.
 
         Raises:
             DataError: If the run was trained without classes, so that its outputs cannot be evaluated.

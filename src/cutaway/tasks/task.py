@@ -1,4 +1,4 @@
-"""Tasks: each turns raw outputs, (N, …) with examples first, into a loss, metrics and predictions."""
+"""Tasks, which compute the loss, the metrics and the predictions from the outputs of a model, (N, …)."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ LEARNED_BY: dict[str, tuple[type[Target], ...]] = {
 
 
 class Task(Protocol):
-    """Protocol of all tasks. Outputs are the results of the model's forward, (N, outputs).
+    """Protocol of all tasks. Outputs are what the model's `forward` returns, such as logits (N, K) for K classes.
 
     A task's class has a `NOUN` for its target, the `LOSSES` that it supports, the default first, and the `OPTIONS` of
-    `task_for` that it takes in addition to its target.
+    `task_for` that its constructor takes in addition to the target.
 
     Optional members:
 
@@ -117,67 +117,124 @@ class Task(Protocol):
     - `training_losses(outputs, target)` and `example_weights(target)` return the training loss and the weight of each
       example, (N,), for tasks that support sample weights.
     - `loss_is_sum` is True if the gradient of the summed loss is not divided by `loss_denominator`.
+
+    Attributes:
+        name: Name of the task, such as "classification".
+        default_monitor: The validation metric that selects the best weights by default.
+        monitors: The metrics that can select them, from `fast_metrics` or `metrics`.
+        loss_name: Name of the loss.
+
+    Example:
+        >>> from cutaway.core.spec import Classes, TableSpec
+        >>> task = task_for(TableSpec(("a", "b"), Classes(("no", "yes"))))
+        >>> outputs, target = torch.tensor([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]]), torch.tensor([0, 1, 1])
+        >>> round(task.loss(outputs, target).item() / task.loss_denominator(target), 2)
+        0.58
+        >>> task.fast_metrics(outputs, target)
+        {'accuracy': 0.6666666666666666}
+        >>> [row["class"] for row in task.predictions(outputs)]
+        ['no', 'yes', 'no']
     """
 
     name: str
-    default_monitor: str  # the default validation metric for selecting the best weights
-    monitors: tuple[str, ...]  # the metrics that can select them, from `fast_metrics` or `metrics`
+    default_monitor: str
+    monitors: tuple[str, ...]
     loss_name: str
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Return the loss summed over the batch, (); divide by `loss_denominator` for the mean."""
+        """Return the loss summed over the batch, (). Divided by `loss_denominator`, it is the mean.
+
+        Args:
+            outputs: Outputs of the model, (N, …).
+            target: Targets as the data set gives them, such as classes (N,) or standardized values (N,).
+        """
         ...
 
     def loss_denominator(self, target: Tensor) -> float:
-        """Return the denominator of the summed loss: the number of examples, or the sum of their weights."""
+        """Return the number of terms in the summed loss: of examples or tokens, or the sum of their weights.
+
+        Args:
+            target: Targets, as for `loss`.
+        """
         ...
 
     def fast_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
-        """Return the metrics to monitor during training."""
+        """Return the metrics that are monitored during training, by name, without intervals.
+
+        Args:
+            outputs: Outputs of the model for all examples of a split, (N, …).
+            target: Targets, as for `loss`.
+        """
         ...
 
     def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
-        """Return the metrics of record, each with its 95 % interval."""
+        """Return the final metrics by name, each with its 95 % confidence interval.
+
+        Args:
+            outputs: Outputs of the model for all examples of a split, (N, …).
+            target: Targets, as for `loss`.
+        """
         ...
 
     def details(self, outputs: Tensor, target: Tensor) -> dict[str, Any]:
-        """Return the report's data: confusion and per-class metrics, or predicted and actual values."""
+        """Return the data of the report: confusion matrix and metrics of each class, or predicted and actual values.
+
+        Args:
+            outputs: Outputs of the model for all examples of a split, (N, …).
+            target: Targets, as for `loss`.
+        """
         ...
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """Return the score of a trivial baseline: {"name", "value"}, on the scale of `default_monitor`."""
+        """Return the score of a trivial prediction, such as the majority class, in the metric `default_monitor`.
+
+        Args:
+            train_target: Targets of the training split, from which the prediction is derived.
+            target: Targets of the split on which it is scored.
+
+        Returns:
+            A dictionary with `name`, the description of the baseline, and `value`, its score.
+        """
         ...
 
     def predictions(self, outputs: Tensor) -> list[dict[str, Any]]:
-        """Return one row per example, with names and units, for `predict` to write."""
+        """Return one row for each example, with the names of classes and the units of values, as `predict` writes it.
+
+        Args:
+            outputs: Outputs of the model, (N, …).
+        """
         ...
 
     def example_results(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
-        """Return one row per example: actual and predicted as text, confidence, loss and whether it is wrong."""
+        """Return the result of each example, for the list of the worst errors in the report.
+
+        Args:
+            outputs: Outputs of the model, (N, …).
+            target: Targets, as for `loss`.
+
+        Returns:
+            One row for each example, with `actual` and `predicted` as text, `confidence` (a probability, or None),
+            `loss`, and `wrong`, whether it counts as an error.
+        """
         ...
 
 
 def target_types(targets: tuple[type[Target], ...], objective: str) -> tuple[type[Target], ...]:
-    """Return the target types of the objective: its own, or else those of the model.
-
-    Args:
-        targets: Target types of the model.
-        objective: Name of the training objective.
-
-    Returns:
-        The target types.
-    """
+    """Return the target types of a training objective: its own, or else those of the model."""
     return LEARNED_BY.get(objective, targets)
 
 
 def headline_metric(task: Task) -> str:
-    """Return the name of the task's metric of record.
+    """Return the name of the metric by which runs of a task are compared, such as "accuracy".
 
     Args:
         task: The task.
 
-    Returns:
-        The metric's name.
+    Example:
+        >>> from cutaway.core.spec import GraphSpec, Links
+        >>> task = task_for(GraphSpec(features=5, target=Links()))
+        >>> task.default_monitor, headline_metric(task)
+        ('loss', 'auc')
     """
     return str(getattr(task, "headline", task.default_monitor))
 
@@ -189,20 +246,28 @@ def task_for(
     class_weights: Tensor | None = None,
     words: Callable[[list[int]], str] | None = None,
 ) -> Task:
-    """Create the task for the target of a data specification.
+    """Create the task for the target of a spec.
 
     Args:
-        spec: Specification of the data.
-        loss: Name of the loss. Default: the first that the task supports.
-        label_smoothing: Smoothing of the target distribution.
-        class_weights: Weights of the classes, shape (K,).
-        words: Converts token ids to text, for sequences of tokens.
+        spec: Spec of the data, such as `run.spec`.
+        loss: Name of the loss. By default, the first one that the task supports.
+        label_smoothing: Probability that is spread evenly over all classes or tokens, from 0 (none) to 1.
+        class_weights: Weight of each class in the loss, shape (K,). By default, all are 1.
+        words: Function from a list of token ids to text, for the predictions of token sequences. By default, the ids.
 
     Returns:
         The task.
 
     Raises:
-        SettingError: If the task does not support the loss, smoothing or class weights.
+        SettingError: If the task does not support the loss, label smoothing or class weights.
+
+    Example:
+        >>> from cutaway.core.spec import TableSpec, Value
+        >>> task = task_for(TableSpec(("rooms",), Value("price", mean=200.0, scale=50.0)))
+        >>> task.name, task.default_monitor, task.loss_name
+        ('regression', 'rmse', 'mse')
+        >>> task.predictions(torch.tensor([[1.5]]))  # in the units of the target
+        [{'price': 275.0}]
     """
     target = spec.target
     captions = isinstance(target, Tokens) and isinstance(spec, ImageSpec)

@@ -91,25 +91,53 @@ class Callback:
     trainer: Any = None
 
     def on_train_start(self, state: TrainingState) -> None:
-        """Run before the first step, also when a run is resumed."""
+        """Run before the first step, also when a run is resumed.
+
+        Args:
+            state: Progress of training.
+        """
 
     def on_epoch_start(self, state: TrainingState) -> None:
-        """Run before the first step of an epoch, also of an epoch that is resumed."""
+        """Run before the first step of an epoch, also of an epoch that is resumed.
+
+        Args:
+            state: Progress of training.
+        """
 
     def on_step_end(self, state: TrainingState) -> None:
-        """Run after each optimizer step, which may have several batches (gradient accumulation)."""
+        """Run after each optimizer step, which may have several batches (gradient accumulation).
+
+        Args:
+            state: Progress of training.
+        """
 
     def on_validation_end(self, state: TrainingState) -> None:
-        """Run after each validation. Its metrics are in `state.history[-1]`, as `val_loss`, for example."""
+        """Run after each validation. Its metrics are in `state.history[-1]`, as `val_loss`, for example.
+
+        Args:
+            state: Progress of training.
+        """
 
     def on_epoch_end(self, state: TrainingState) -> None:
-        """Run after each epoch and its validation. `state.epoch` already counts it."""
+        """Run after each epoch and its validation. `state.epoch` already counts it.
+
+        Args:
+            state: Progress of training.
+        """
 
     def on_checkpoint(self, state: TrainingState) -> None:
-        """Run after a checkpoint was saved."""
+        """Run after a checkpoint was saved.
+
+        Args:
+            state: Progress of training.
+        """
 
     def on_train_end(self, state: TrainingState) -> None:
-        """Run after the last epoch, before the model is evaluated. `state.stopped` is the reason for the end."""
+        """Run after the last epoch, before the model is evaluated. `state.stopped` is the reason for the end.
+
+        Args:
+            state: Progress of training.
+        """
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state to save with each checkpoint and restore when a run is resumed; empty by default.
@@ -123,7 +151,7 @@ class Callback:
         """Load what `state_dict` returned when the checkpoint was saved.
 
         Args:
-            state: The dictionary. Tuples have become lists, and tensors are on the CPU.
+            state: The saved dictionary, in which tuples have become lists. Tensors are on the CPU.
         """
 
 

@@ -42,8 +42,7 @@ class TrainedRun:
         Args:
             folder: Folder of the run.
             module: For a run of your own module: the module that takes the weights, or its class. The module is not
-                changed;
-                a copy of it becomes the run's model.
+                changed; a copy of it becomes the model of the run. By default, the model is built from its preset.
 
         Raises:
             FileError: If the folder is not a run.
@@ -180,8 +179,8 @@ class TrainedRun:
 
         Args:
             data: The same objects as for `train`.
-            val: The same validation split as for `train`.
-            test: The same test split as for `train`.
+            val: The same validation split as for `train`. By default, none.
+            test: The same test split as for `train`. By default, none.
 
         Returns:
             The run itself.

@@ -79,23 +79,24 @@ def attribute(
     randomise: bool | None = None,
     seed: int = 0,
 ) -> Attribution:
-    """Attribute one number of the model's output to the parts of its inputs, and check the result.
+    """Attribute one output of a model to the parts of its inputs, and check the result.
 
     The model is left unchanged, bit for bit.
 
     Args:
         model: The model.
-        inputs: The arguments of `forward`.
-        method: One of `METHODS`.
+        inputs: The inputs, a tensor (N, …) or several arguments of `forward`.
+        method: "gradient", "input_x_gradient", "integrated_gradients", "gradient_shap", "kernel_shap", "occlusion",
+            "grad_cam", "rollout" for attention, or "edges" for graphs.
         target: The explained output (a class), or (position, output) for a model with outputs at many positions
             (tokens, nodes). Default: the model's own prediction: its class, the token after the last real one, its
             first forecast, the class of the first node.
         baseline: The neutral input: a number or a tensor like the first input, 0 by default. For tokens the index of a
             token; by default the mean embedding of the vocabulary.
         steps: Points of integrals, or random samples. Default: until convergence.
-        layer: The layer for Grad-CAM.
-        window: Side of the window for occlusion, in pixels.
-        background: Examples for GradientShap, shape (B, …).
+        layer: Name of the layer for Grad-CAM. By default, the method selects one.
+        window: Side of the window for occlusion, in pixels. By default, the method selects one.
+        background: Examples from which GradientShap draws its baselines, shape (B, …). By default, it uses `baseline`.
         randomise: Whether to run Adebayo's check with random weights, on a copy. Default: for models with at most 20
             million parameters.
         seed: Seed of random numbers.
