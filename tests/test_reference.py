@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import doctest
+import functools
 import importlib
 import inspect
 import re
@@ -26,6 +27,7 @@ from cutaway.training.config import TrainSettings
 
 ROOT = Path(__file__).parents[1]
 SHAPE = re.compile(r"\(([A-Za-z…]\w*,[^()]*)\)|shape")  # (N, heads, T, d)
+SECTIONS = ("Args", "Attributes", "Returns", "Yields", "Raises", "Example")
 RAISED = re.compile(r"\w+Error|UnknownName")
 
 
@@ -91,6 +93,50 @@ def test_errors_are_found_by_their_words(reference: Any) -> None:
     assert (
         "| [`ColumnError`](errors/ColumnError.md) | [CUT-203](../errors.md#cut-203) |" in pages["reference/errors.md"]
     )
+
+
+def is_property(owner: str, name: str) -> bool:
+    """Return whether a member of a class, named with its module, is a property."""
+    module, _, cls = owner.rpartition(".")
+    found = inspect.getattr_static(getattr(sys.modules.get(module), cls, None), name, None)
+    return isinstance(found, property | functools.cached_property)
+
+
+def test_public_names_have_arguments_returns_errors_and_an_example(reference: Any) -> None:
+    python = reference[0]
+    modules = {module: importlib.import_module(module) for names in python.MODULES.values() for module in names}
+    shown = {id(one) for name, one, _ in documented(python) if name in python.EXAMPLES}
+    missing = []
+    for name, one, _ in documented(python):
+        owner, _, key = name.rpartition(".")
+        said = inspect.getdoc(one) or ""
+        is_error = inspect.isclass(one) and issubclass(one, BaseException)
+        if inspect.isclass(one):
+            said += inspect.getdoc(vars(one).get("__init__")) or ""
+            fields = list(python._fields(one))
+            arguments = not fields or not all(comment for _, _, comment in fields)
+            protocol = getattr(one, "_is_protocol", False)
+            arguments = arguments and not is_error and not protocol and not python._signature(one).startswith("()")
+            result = raised = False
+        elif inspect.isfunction(one):
+            signature = inspect.signature(one)
+            arguments = bool(set(signature.parameters) - {"self", "cls"})
+            result = str(signature.return_annotation) not in ("None", "NoReturn", "<class 'inspect._empty'>")
+            result = result and not said.startswith(("Return ", "Yield ", "Iterate ")) and not is_property(owner, key)
+            tree = ast.parse(textwrap.dedent(inspect.getsource(one)))
+            raised = any(isinstance(node, ast.Raise) and node.exc is not None for node in ast.walk(tree))
+        else:
+            continue
+        has = {section: re.search(rf"^ *{section}:", said, re.MULTILINE) is not None for section in SECTIONS}
+        if arguments and not (has["Args"] or has["Attributes"]):
+            missing.append(f"{name}: Args")
+        if result and not (has["Returns"] or has["Yields"]):
+            missing.append(f"{name}: Returns")
+        if raised and not has["Raises"]:
+            missing.append(f"{name}: Raises")
+        if owner in modules and not is_error and not (has["Example"] or id(one) in shown):
+            missing.append(f"{name}: Example")
+    assert missing == []
 
 
 def test_examples_in_docstrings_run(reference: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
