@@ -68,7 +68,7 @@ def test_names_and_settings(cli: Cli, words: tuple[str, ...], said: list[str]) -
     ("content", "settings", "said"),
     [
         (b"", ["target=kind"], ["empty"]),
-        (b"   \n \n", ["target=kind"], []),
+        (b"   \n \n", ["target=kind"], ["empty: its 6 bytes are a byte order mark or blank", "CUT-204"]),
         (b"size,kind\n", ["target=kind"], ["no rows"]),
         (b"kind\n" + b"a\nb\n" * 30, ["target=kind"], ["the only one of t.csv"]),
         (GOOD.encode().replace(b"red", b"r\xe9d"), ["target=kind"], ["UTF-8", "line"]),
@@ -222,3 +222,20 @@ def test_predicting_on_the_wrong_columns(cli: Cli, run: Path) -> None:
     Path("x.csv").write_text("a,b\n1,2\n")
     expect_rejection(cli("predict", "r", "x.csv"), "x.csv", "sepal length (cm)")
     expect_rejection(cli("predict", "r", "none.csv"), "none.csv")
+
+
+def test_a_file_without_characters_gets_one_answer_from_every_command(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "good.csv").write_text(GOOD)
+    assert cli("train", "mlp", "good.csv", "target=kind", "epochs=1", "--out", "run").status == 0
+    for content in (b"", b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf", b"\xff\xfe\n\0", b"\r\n"):
+        (tmp_path / "t.csv").write_bytes(content)
+        commands = (("train", "mlp", "t.csv", "target=kind"), ("check", "mlp", "t.csv", "target=kind"))
+        commands += (("predict", "run", "t.csv"), ("evaluate", "run", "t.csv"))
+        answers = [cli(*words) for words in commands]
+        for answer in answers:
+            expect_rejection(answer, "cutaway: t.csv is empty: ", "CUT-204")
+        assert len({answer.said for answer in answers}) == 1
+        if content.endswith((b"\n", b"\0")):
+            continue  # a text may be line ends
+        (tmp_path / "t.txt").write_bytes(content)
+        expect_rejection(cli("train", "lstm", "t.txt"), f"t.txt: it is empty ({len(content)} bytes)", "CUT-204")

@@ -46,7 +46,6 @@ from .column_types import (
     strip_missing,
     unreadable_mask,
 )
-from .delimited import AUTO
 from .table_files import MOST_VALUES_OF_CLASSES, Table, format_count
 
 LISTED = 40  # maximum columns in an error
@@ -213,7 +212,7 @@ class Labels:
         return [
             Finding(
                 f"Read as a class of {self.column}: {said}. If it means a missing target, set "
-                f"missing_values={words}, and missing=drop to leave those rows out."
+                f"missing_values=auto,{words}, and missing=drop to leave those rows out."
             )
         ]
 
@@ -302,8 +301,8 @@ def read_labels(table: Table, column: str, kind: str | None, known: Sequence[str
     if numeric:
         return Labels(table, column, True, cells)
     are_names = not are_numbers and find_yes_no(present.unique().cast(pl.String)) is None
-    if not known and table.form.missing_values == (AUTO,) and are_names:
-        names = [word for word in words if word.lower() in NAMES]
+    if not known and are_names:
+        names = [word for word in words if word.lower() in NAMES and word.lower() in table.form.default_missing]
         cells = _with_names(table, column, names)
     return Labels(table, column, False, cells, tuple(names))
 

@@ -64,7 +64,7 @@ def read_cells(groups: RowGroups, frame: pl.DataFrame, types: Mapping[str, Colum
     for column, type in types.items():
         cells = frame[column]
         if type.kind == "number" and cells.dtype in EXACT:
-            found[column] = cells.cast(pl.Float64).fill_nan(None)
+            found[column] = strip_missing(cells.cast(pl.Float64).fill_nan(None), groups.form.missing)
         else:
             found[column] = strip_missing(
                 text_frame(cells.to_frame(), groups.path.name).to_series(), groups.form.missing
