@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from PIL import Image
+
+from cutaway.views.run.summary import compare_command
 
 from .conftest import Answer
 
@@ -239,3 +244,25 @@ def test_a_file_without_characters_gets_one_answer_from_every_command(cli: Cli, 
             continue  # a text may be line ends
         (tmp_path / "t.txt").write_bytes(content)
         expect_rejection(cli("train", "lstm", "t.txt"), f"t.txt: it is empty ({len(content)} bytes)", "CUT-204")
+
+
+def test_a_comparison_that_cannot_start_leaves_no_folder(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(GOOD)
+    expect_rejection(cli("compare", "mlp", "t.csv"), "Say target=COLUMN")
+    expect_rejection(cli("compare", "mlp", "t.csv", "--out", "new"), "Say target=COLUMN")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["t.csv"]
+
+
+def test_the_commands_that_are_suggested_have_the_settings_of_the_data(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "my table.csv").write_text(GOOD.replace(",", ";").replace("\n3;", "\nn.a.;", 1))
+    given = ("target=kind", "missing_values=auto,n.a.", "separator=;", "split_seed=3", "missing=drop")
+    assert cli("train", "mlp", "my table.csv", *given, "epochs=1", "--out", "run").status == 0
+    about = json.loads((tmp_path / "run" / "run.json").read_text())
+    command = shlex.split(compare_command(about))
+    assert command[:4] == ["cutaway", "compare", "mlp", "my table.csv"]
+    assert sorted(command[4:]) == sorted(given)
+    own = compare_command({**about, "own": "net.Net", "model": "Net"})
+    assert own.startswith("cutaway.compare([('Net', Net)], 'my table.csv', target='kind', missing='drop', ")
+    check = cli("check", "mlp", "my table.csv", *given, "processes=2")
+    command = shlex.split(re.search(r"`cutaway (plan [^`]*)`", check.said)[1])  # type: ignore[index]
+    assert command == ["plan", "mlp", "my table.csv", *given, "processes=2"]

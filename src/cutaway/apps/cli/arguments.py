@@ -156,6 +156,12 @@ def reject_spaces(words: Sequence[str]) -> None:
         raise SettingError(f"Settings are written without spaces around the equals sign: {key}={shorten(value)}.")
 
 
+def take_missing(words: Sequence[str]) -> tuple[list[str], str | None]:
+    """Return the words without the setting missing=, and its value, or None without it."""
+    given = [word for word in words if word.startswith("missing=") and not exists(word)]
+    return [word for word in words if word not in given], given[-1].partition("=")[2] if given else None
+
+
 def read_settings(path: Path) -> dict[str, Any]:
     """Read settings from a TOML file; the table [model] holds the model's own. Raises FileError."""
     try:

@@ -50,17 +50,16 @@ def run_check(args: argparse.Namespace) -> int:
 
 def _run_check(args: argparse.Namespace) -> int:
     """Check the data, and print or emit the findings and the cost."""
+    from ...core.config import shell_command
     from ...core.errors import DataError
     from ...experiments.planner import check
     from .output import emit_json, note
 
     model, data, given = parse_required_args("check", args.words)
-    of_several = [f"{key}={given.pop(key)}" for key in PROCESS_SETTINGS if key in given]
+    of_several = {key: given.pop(key) for key in PROCESS_SETTINGS if key in given}
     if of_several:
-        note(
-            f"The figures are for one process. `cutaway plan {model} {data} {' '.join(of_several)}` shows those "
-            "of several."
-        )
+        command = shell_command("plan", model, data, {**given, **of_several})
+        note(f"The figures are for one process. `{command}` shows those of several.")
     try:
         checked = check(model, data, given)
     except DataError as error:

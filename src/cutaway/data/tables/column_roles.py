@@ -355,19 +355,13 @@ def constant_target_error(column: str, value: object, rows: int) -> DataError:
     )
 
 
-def read_targets(table: Table, column: str, target: Simple) -> Tensor:
-    """Return the targets of another table's rows, encoded as in training.
-
-    Raises DataError for each row without a target or with a class that was not in training.
-    """
-    labels = read_labels(table, column, target.cells, target.classes)
-    if problems := list(labels.problems().values()):
-        raise DataError(
-            f"{format_count(len(problems), 'row')} of {table.title} cannot be compared with predictions.",
-            problems,
-            "Fix those targets, or take the rows out.",
-        )
-    return labels.tensor(target, np.arange(len(table)))
+def unusable_targets(table: Table, problems: Sequence[Problem]) -> DataError:
+    """Return the error that names the rows of a table to evaluate on that have no usable target."""
+    return DataError(
+        f"{format_count(len(problems), 'row')} of {table.title} cannot be compared with predictions.",
+        problems,
+        "Fix those targets, or leave those rows out with missing=drop.",
+    )
 
 
 def check_trained_classes(labels: Labels, target: Simple, splits: dict[str, Rows]) -> None:
