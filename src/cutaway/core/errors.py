@@ -153,13 +153,21 @@ class Problem:
 class DataError(CutawayError, ValueError):
     """Data that cannot be read or learned from. The message names the file, the row and the cause.
 
-    `problems` holds every bad row or file. The message names the first five.
+    `problems` holds every bad row or file. The message names the first five. `lines` describes each kind of problem of
+    a table in one line; it is empty for other data.
     """
 
     code = "CUT-202"
 
-    def __init__(self, message: str, problems: Sequence[Problem] = (), fix: str = "", code: str = "") -> None:
-        self.problems = list(problems)
+    def __init__(
+        self,
+        message: str,
+        problems: Sequence[Problem] = (),
+        fix: str = "",
+        code: str = "",
+        lines: Sequence[str] = (),
+    ) -> None:
+        self.problems, self.lines = list(problems), list(lines)
         named = "; ".join(str(p) for p in self.problems[:5])
         more = f"; and {len(self.problems) - 5} more (`cutaway check` lists all)" if len(self.problems) > 5 else ""
         super().__init__(

@@ -63,6 +63,14 @@ def _run_check(args: argparse.Namespace) -> int:
     try:
         checked = check(model, data, given)
     except DataError as error:
+        if error.lines:
+            for line in error.lines:
+                note(line)
+            raise DataError(
+                f"{data} has problems, which are listed above with the settings that fix them. Several settings can "
+                "be combined.",
+                code=error.code,
+            ) from error
         for problem in error.problems[5:]:  # the message itself names the first five
             note(str(problem))
         raise

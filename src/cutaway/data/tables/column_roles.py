@@ -29,7 +29,7 @@ from ...core.errors import (
     shorten_repr,
 )
 from ...core.spec import Classes, Simple, Value
-from ..findings import Finding, similar_name_hint
+from ..findings import Finding, count_dropped, dropped_note, similar_name_hint
 from ..settings import DataSettings
 from ..splits import Array, Rows
 from .column_types import (
@@ -91,9 +91,12 @@ def choose_roles(table: Table, settings: DataSettings) -> Roles:
         raise ColumnError(
             f"No column of {table.title} is left to predict {target!r} from.", fix="Ignore fewer columns."
         )
-    types = _types(table, settings.types, target)
-    reject_units(table, [column for column in (target, *inputs) if types.get(column) != "category"])
-    return Roles(target, group, ignored, inputs, types)
+    return Roles(target, group, ignored, inputs, _types(table, settings.types, target))
+
+
+def numeric_columns(roles: Roles) -> list[str]:
+    """Return the columns that may hold numbers: the target and the inputs that are not given as categories."""
+    return [column for column in (roles.target, *roles.inputs) if roles.types.get(column) != "category"]
 
 
 def reject_units(table: Table, columns: Sequence[str]) -> None:
@@ -355,12 +358,23 @@ def constant_target_error(column: str, value: object, rows: int) -> DataError:
     )
 
 
-def unusable_targets(table: Table, problems: Sequence[Problem]) -> DataError:
+def read_targets(table: Table, column: str, target: Simple) -> Tensor:
+    """Return the targets of another table's rows, encoded as in training.
+
+    Raises DataError for each row without a target or with a class that was not in training.
+    """
+    labels = read_labels(table, column, target.cells, target.classes)
+    if problems := list(labels.problems().values()):
+        raise unusable_targets(table, problems, "take the rows out")
+    return labels.tensor(target, np.arange(len(table)))
+
+
+def unusable_targets(table: Table, problems: Sequence[Problem], otherwise: str) -> DataError:
     """Return the error that names the rows of a table to evaluate on that have no usable target."""
     return DataError(
         f"{format_count(len(problems), 'row')} of {table.title} cannot be compared with predictions.",
         problems,
-        "Fix those targets, or leave those rows out with missing=drop.",
+        f"Fix those targets, or {otherwise}.",
     )
 
 
@@ -384,34 +398,25 @@ def check_trained_classes(labels: Labels, target: Simple, splits: dict[str, Rows
         )
 
 
-def complete_rows(
-    table: Table, labels: Labels, group: str | None, missing: str
-) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """Return the rows that have a target and, if required, a group; and a note on the others.
-
-    Raises DataError that names them, unless `missing` is drop: a target cannot be imputed.
-    """
+def incomplete_rows(table: Table, labels: Labels, group: str | None) -> dict[int, Problem]:
+    """Return the rows without a target or, if required, a group, and why."""
     problems = labels.problems()
     if group is not None:
         for i in np.flatnonzero(table.text(group).is_null().to_numpy()):
             problems.setdefault(int(i), Problem(table.where(int(i), group), "the group is missing"))
+    return dict(sorted(problems.items()))
+
+
+def complete_rows(table: Table, problems: Mapping[int, Problem]) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """Return the rows without these problems, and a note on the others, which missing=drop leaves out."""
     complete = np.ones(len(table), bool)
     complete[list(problems)] = False
-    rows = np.flatnonzero(complete)
     if not problems:
-        return rows, []
-    found = [problems[i] for i in sorted(problems)]
-    if missing != "drop":
-        raise NotEnoughDataError(
-            f"{len(found):,} of {format_count(len(table), 'row')} cannot be used because the target or group is "
-            "missing.",
-            found,
-            "Fill them in, or leave those rows out with missing=drop.",
-        )
-    return rows, [
-        f"missing=drop left out {format_count(len(found), 'row')} because the target or group is missing:"
-        f" {format_problems(found)}."
-    ]
+        return np.flatnonzero(complete), []
+    count = count_dropped(len(problems), len(table), "row")
+    named = format_problems(list(problems.values()))
+    note = f"missing=drop left out {count} because the target or group is missing: {named}."
+    return np.flatnonzero(complete), [dropped_note(note, len(problems), len(table))]
 
 
 def group_numbers(table: Table, group: str, rows: Rows, settings: DataSettings) -> Array:

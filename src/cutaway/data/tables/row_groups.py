@@ -88,10 +88,12 @@ class UnreadableCells:
     count: int = 0
     rows: list[Rows] = field(default_factory=list)  # their rows
     problems: list[Problem] = field(default_factory=list)  # the first of them, by name
+    lines: list[str] = field(default_factory=list)  # one for each kind of problem
 
     def error(self, fix: str) -> DataError:
         """Return the error that names them."""
-        return DataError(f"{format_count(self.count, 'cell')} of {self.title} cannot be read.", self.problems, fix)
+        said = f"{format_count(self.count, 'cell')} of {self.title} cannot be read."
+        return DataError(said, self.problems, fix, lines=self.lines)
 
 
 def unread_cells(groups: RowGroups, rows: Rows, types: Mapping[str, ColumnType]) -> UnreadableCells:

@@ -186,7 +186,7 @@ class TablePreprocessing:
         notes = []
         without = {} if labels is None else labels.problems()
         if without and not self.drop:
-            raise unusable_targets(table, list(without.values()))
+            raise unusable_targets(table, list(without.values()), "leave those rows out with missing=drop")
         problems = bad_cells(table, cells, {encoder.name: encoder.type for encoder in self.encoders})
         found = list(problems.values())
         dropped = sorted({*without, *(row for row, _ in problems)}) if self.drop else []
@@ -248,6 +248,14 @@ def bad_cells(
             row = int(i)
             found[row, column] = Problem(table.where(row, column), explain_unreadable(str(cells[column][row]), type))
     return dict(sorted(found.items(), key=lambda item: item[0][0]))
+
+
+def unreadable_inputs(table: Table, roles: Roles, rows: Rows) -> dict[tuple[int, str], Problem]:
+    """Return the input cells that are not of the type that their column has in these rows, as `bad_cells`."""
+    cells = {c: table.text(c) if roles.types.get(c, "number") != "number" else table.cells(c) for c in roles.inputs}
+    types = column_types_for(cells, roles, rows, len(table))
+    cells |= {c: table.text(c) for c, type in types.items() if c in table.numbers and type.kind != "number"}
+    return bad_cells(table, cells, {column: type for column, type in types.items() if type.learned})
 
 
 def unreadable_cells(table: Table, problems: Sequence[Problem], fix: str) -> DataError:
