@@ -10,10 +10,12 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pytest
 import torch
 from PIL import Image
 
+import cutaway
 from cutaway.views.run.summary import compare_command
 
 from .conftest import Answer
@@ -266,3 +268,84 @@ def test_the_commands_that_are_suggested_have_the_settings_of_the_data(cli: Cli,
     check = cli("check", "mlp", "my table.csv", *given, "processes=2")
     command = shlex.split(re.search(r"`cutaway (plan [^`]*)`", check.said)[1])  # type: ignore[index]
     assert command == ["plan", "mlp", "my table.csv", *given, "processes=2"]
+
+
+def messy_table() -> list[list[str]]:
+    """200 rows with unreadable numbers, days and targets, and one row with two of them."""
+    rows = [[str(i % 37), f"2020-01-{1 + i % 28:02}", "a" if i % 37 > 15 else "b"] for i in range(200)]
+    for i in (0, 20, 40, 60, 80, 100, 120):
+        rows[i][0] = "n.a."
+    for i in (9, 29, 40):
+        rows[i][1] = "unknown"
+    for i in (7, 57):
+        rows[i][2] = ""
+    return rows
+
+
+def write_rows(path: Path, rows: list[list[str]]) -> None:
+    path.write_text("\n".join(["size,day,kind", *(",".join(row) for row in rows)]) + "\n")
+
+
+def test_check_lists_every_kind_of_problem_and_what_each_setting_costs(cli: Cli, tmp_path: Path) -> None:
+    write_rows(tmp_path / "t.csv", messy_table())
+    answer = cli("check", "mlp", "t.csv", "target=kind")
+    assert answer.status == 2
+    assert answer.err.splitlines()[:5] == [
+        "column kind: 2 rows (lines 9, 59): the target is missing",
+        "column size: 7 cells such as 'n.a.' (lines 2, 22, 42, 62, 82, …): not a number; missing_values=auto,n.a. if "
+        "it means missing",
+        "column day: 3 cells such as 'unknown' (lines 11, 31, 42): no date written like 2020-12-31; "
+        "missing_values=auto,unknown if it means missing",
+        "missing=drop leaves out 11 of 200 rows (5.5%), because of: kind 2, size 7, day 3",
+        "missing=fill counts 10 unreadable cells as missing: the training median with a missing-value indicator; a "
+        "missing target or group is not filled",
+    ]
+    trained = cli("train", "mlp", "t.csv", "target=kind", "epochs=1")
+    expect_rejection(trained, "2 of 200 rows cannot be used because the target or group is missing, 10 cells cannot")
+    fixed = ("missing=drop", "missing_values=auto,n.a.,unknown")
+    assert cli("check", "mlp", "t.csv", "target=kind", *fixed).status == 0
+
+
+def test_a_drop_of_more_than_5_percent_is_said_before_training(cli: Cli, tmp_path: Path) -> None:
+    write_rows(tmp_path / "t.csv", messy_table())
+    answer = cli("train", "mlp", "t.csv", "target=kind", "epochs=1", "missing=drop", "--out", "run")
+    lines = answer.err.splitlines()
+    (begun,) = (k for k, line in enumerate(lines) if "epoch 1/1" in line)
+    assert not any("because the target" in line for line in lines[:begun])  # 1 %
+    assert not any("unreadable cells" in line for line in lines[:begun])  # 4.5 %
+    rows = messy_table()
+    for i in range(101, 110):
+        rows[i][0] = "n.a."
+    write_rows(tmp_path / "t.csv", rows)
+    answer = cli("train", "mlp", "t.csv", "target=kind", "epochs=1", "missing=drop", "--out", "run2")
+    lines = answer.err.splitlines()
+    (begun,) = (k for k, line in enumerate(lines) if "epoch 1/1" in line)
+    (dropped,) = (line for line in lines if "unreadable cells" in line)
+    assert "missing=drop left out 18 of 198 rows (9.1%) with unreadable cells: " in dropped
+    assert lines.index(dropped) < begun
+
+
+def test_new_tables_take_missing_as_training_does(cli: Cli, tmp_path: Path) -> None:
+    rows = [f"{i % 37},{'red' if i % 3 else 'blue'},{'a' if i % 2 else 'b'}" for i in range(60)]
+    (tmp_path / "good.csv").write_text("\n".join(["size,colour,kind", *rows]) + "\n")
+    assert cli("train", "mlp", "good.csv", "target=kind", "epochs=1", "--out", "run").status == 0
+    (tmp_path / "new.csv").write_text("size,colour,kind\n1,red,a\nn.a.,red,a\n,blue,b\n3,red,\n4,red,b\n5,red,a\n")
+    assert "missing=fill" in cli("predict", "run", "new.csv").said
+    filled = cli("predict", "run", "new.csv", "missing=fill")
+    assert (filled.status, len(filled.out.splitlines())) == (0, 6)
+    assert "Column size: 2 missing cells of new.csv replaced by the training median, " in filled.said
+    refused = cli("predict", "run", "new.csv", "missing=drop")
+    assert (refused.status, "there is one prediction for each row" in refused.said) == (2, True)
+    assert "missing=drop" in cli("evaluate", "run", "new.csv").said
+    dropped = cli("evaluate", "run", "new.csv", "missing=drop")
+    assert dropped.status == 0
+    assert "missing=drop left out 2 of 6 rows (33.3%)" in dropped.said
+    assert "unknown" not in dropped.out
+    assert "missing='fil': must be error, drop or fill" in cli("evaluate", "run", "new.csv", "missing=fil").said
+    assert "only for other data" in cli("evaluate", "run", "missing=drop").said
+    run = cutaway.load("run")
+    frame = pl.read_csv("new.csv", infer_schema=False)
+    with pytest.warns(cutaway.CutawayWarning, match="left out 2 of 6 rows"):
+        assert run.evaluate(frame, missing="drop")["accuracy"].value is not None
+    with pytest.warns(cutaway.CutawayWarning, match="2 missing cells"):
+        assert len(run.predict(frame, missing="fill")) == 6

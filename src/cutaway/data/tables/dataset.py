@@ -47,10 +47,13 @@ from .column_roles import (
     complete_rows,
     constant_target_error,
     find_leaks,
+    find_sentinels,
+    find_similar_categories,
     format_problems,
     incomplete_rows,
     numeric_columns,
     read_labels,
+    reject_incomplete,
     reject_units,
 )
 from .column_types import (
@@ -298,7 +301,13 @@ class TableBuilder(DatasetBuilder[TablePreprocessing, Split]):
     def common_notes(self) -> list[str]:
         """Return notes that a table in memory and one in row groups have."""
         notes = column_notes(self.sample, self.roles, self.types, self.preprocessing)
-        return [*self.left_out, *self.unread, *self.labels.notes(), *notes]
+        target, numeric = self.roles.target, self.sample_labels.numeric
+        used = self.sampled(self.used)
+        shown = {column: cells.gather(used) for column, cells in self.cells.items()}
+        of_target = {target: self.sample_labels.cells.gather(used)} if numeric else {}
+        types = {**self.types, **({target: NUMBER} if numeric else {})}
+        doubts = [*find_sentinels({**shown, **of_target}, types), *find_similar_categories(shown, types)]
+        return [*self.left_out, *self.unread, *self.labels.notes(), *doubts, *notes]
 
     @property
     def inputs(self) -> pl.DataFrame:
@@ -349,13 +358,7 @@ class StreamedTableBuilder(TableBuilder):
 
     def reject_problems(self, table: Table, incomplete: Mapping[int, Problem]) -> None:
         """Raise DataError if targets or groups are missing; the inputs are not in memory here."""
-        if incomplete and self.settings.missing != "drop":
-            raise NotEnoughDataError(
-                f"{len(incomplete):,} of {format_count(len(table), 'row')} cannot be used because the target or group "
-                "is missing.",
-                list(incomplete.values()),
-                "Fill them in, or leave those rows out with missing=drop.",
-            )
+        reject_incomplete(table, incomplete, self.settings.missing)
 
     def sampled(self, rows: Rows) -> Rows:
         """Return the numbers of these rows in the sample."""
