@@ -221,7 +221,7 @@ def test_among_few_images_a_similar_motif_is_no_near_duplicate() -> None:
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(40, 1, 8, 8, generator=generator)
     train, others = images[:30], images[30:]
-    similar = torch.cat([others[2:], train[:1] + 0.2 * others[:1]])
+    similar = torch.cat([others[2:], train[:1] + 0.25 * others[:1]])
     target = torch.zeros(30, dtype=torch.int64)
     train_features = extract_features(TensorSplit(train, target), "image")
     assert train_features is not None
