@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pytest
 import torch
 from PIL import Image
+
+import cutaway
+from cutaway.views.run.summary import compare_command
 
 from .conftest import Answer
 
@@ -68,7 +75,7 @@ def test_names_and_settings(cli: Cli, words: tuple[str, ...], said: list[str]) -
     ("content", "settings", "said"),
     [
         (b"", ["target=kind"], ["empty"]),
-        (b"   \n \n", ["target=kind"], []),
+        (b"   \n \n", ["target=kind"], ["empty: its 6 bytes are a byte order mark or blank", "CUT-204"]),
         (b"size,kind\n", ["target=kind"], ["no rows"]),
         (b"kind\n" + b"a\nb\n" * 30, ["target=kind"], ["the only one of t.csv"]),
         (GOOD.encode().replace(b"red", b"r\xe9d"), ["target=kind"], ["UTF-8", "line"]),
@@ -222,3 +229,123 @@ def test_predicting_on_the_wrong_columns(cli: Cli, run: Path) -> None:
     Path("x.csv").write_text("a,b\n1,2\n")
     expect_rejection(cli("predict", "r", "x.csv"), "x.csv", "sepal length (cm)")
     expect_rejection(cli("predict", "r", "none.csv"), "none.csv")
+
+
+def test_a_file_without_characters_gets_one_answer_from_every_command(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "good.csv").write_text(GOOD)
+    assert cli("train", "mlp", "good.csv", "target=kind", "epochs=1", "--out", "run").status == 0
+    for content in (b"", b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf", b"\xff\xfe\n\0", b"\r\n"):
+        (tmp_path / "t.csv").write_bytes(content)
+        commands = (("train", "mlp", "t.csv", "target=kind"), ("check", "mlp", "t.csv", "target=kind"))
+        commands += (("predict", "run", "t.csv"), ("evaluate", "run", "t.csv"))
+        answers = [cli(*words) for words in commands]
+        for answer in answers:
+            expect_rejection(answer, "cutaway: t.csv is empty: ", "CUT-204")
+        assert len({answer.said for answer in answers}) == 1
+        if content.endswith((b"\n", b"\0")):
+            continue  # a text may be line ends
+        (tmp_path / "t.txt").write_bytes(content)
+        expect_rejection(cli("train", "lstm", "t.txt"), f"t.txt: it is empty ({len(content)} bytes)", "CUT-204")
+
+
+def test_a_comparison_that_cannot_start_leaves_no_folder(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(GOOD)
+    expect_rejection(cli("compare", "mlp", "t.csv"), "Say target=COLUMN")
+    expect_rejection(cli("compare", "mlp", "t.csv", "--out", "new"), "Say target=COLUMN")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["t.csv"]
+
+
+def test_the_commands_that_are_suggested_have_the_settings_of_the_data(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "my table.csv").write_text(GOOD.replace(",", ";").replace("\n3;", "\nn.a.;", 1))
+    given = ("target=kind", "missing_values=auto,n.a.", "separator=;", "split_seed=3", "missing=drop")
+    assert cli("train", "mlp", "my table.csv", *given, "epochs=1", "--out", "run").status == 0
+    about = json.loads((tmp_path / "run" / "run.json").read_text())
+    command = shlex.split(compare_command(about))
+    assert command[:4] == ["cutaway", "compare", "mlp", "my table.csv"]
+    assert sorted(command[4:]) == sorted(given)
+    own = compare_command({**about, "own": "net.Net", "model": "Net"})
+    assert own.startswith("cutaway.compare([('Net', Net)], 'my table.csv', target='kind', missing='drop', ")
+    check = cli("check", "mlp", "my table.csv", *given, "processes=2")
+    command = shlex.split(re.search(r"`cutaway (plan [^`]*)`", check.said)[1])  # type: ignore[index]
+    assert command == ["plan", "mlp", "my table.csv", *given, "processes=2"]
+
+
+def messy_table() -> list[list[str]]:
+    """200 rows with unreadable numbers, days and targets, and one row with two of them."""
+    rows = [[str(i % 37), f"2020-01-{1 + i % 28:02}", "a" if i % 37 > 15 else "b"] for i in range(200)]
+    for i in (0, 20, 40, 60, 80, 100, 120):
+        rows[i][0] = "n.a."
+    for i in (9, 29, 40):
+        rows[i][1] = "unknown"
+    for i in (7, 57):
+        rows[i][2] = ""
+    return rows
+
+
+def write_rows(path: Path, rows: list[list[str]]) -> None:
+    path.write_text("\n".join(["size,day,kind", *(",".join(row) for row in rows)]) + "\n")
+
+
+def test_check_lists_every_kind_of_problem_and_what_each_setting_costs(cli: Cli, tmp_path: Path) -> None:
+    write_rows(tmp_path / "t.csv", messy_table())
+    answer = cli("check", "mlp", "t.csv", "target=kind")
+    assert answer.status == 2
+    assert answer.err.splitlines()[:5] == [
+        "column kind: 2 rows (lines 9, 59): the target is missing",
+        "column size: 7 cells such as 'n.a.' (lines 2, 22, 42, 62, 82, …): not a number; missing_values=auto,n.a. if "
+        "it means missing",
+        "column day: 3 cells such as 'unknown' (lines 11, 31, 42): no date written like 2020-12-31; "
+        "missing_values=auto,unknown if it means missing",
+        "missing=drop leaves out 11 of 200 rows (5.5%), because of: kind 2, size 7, day 3",
+        "missing=fill counts 10 unreadable cells as missing: the training median with a missing-value indicator; a "
+        "missing target or group is not filled",
+    ]
+    trained = cli("train", "mlp", "t.csv", "target=kind", "epochs=1")
+    expect_rejection(trained, "2 of 200 rows cannot be used because the target or group is missing, 10 cells cannot")
+    fixed = ("missing=drop", "missing_values=auto,n.a.,unknown")
+    assert cli("check", "mlp", "t.csv", "target=kind", *fixed).status == 0
+
+
+def test_a_drop_of_more_than_5_percent_is_said_before_training(cli: Cli, tmp_path: Path) -> None:
+    write_rows(tmp_path / "t.csv", messy_table())
+    answer = cli("train", "mlp", "t.csv", "target=kind", "epochs=1", "missing=drop", "--out", "run")
+    lines = answer.err.splitlines()
+    (begun,) = (k for k, line in enumerate(lines) if "epoch 1/1" in line)
+    assert not any("because the target" in line for line in lines[:begun])  # 1 %
+    assert not any("unreadable cells" in line for line in lines[:begun])  # 4.5 %
+    rows = messy_table()
+    for i in range(101, 110):
+        rows[i][0] = "n.a."
+    write_rows(tmp_path / "t.csv", rows)
+    answer = cli("train", "mlp", "t.csv", "target=kind", "epochs=1", "missing=drop", "--out", "run2")
+    lines = answer.err.splitlines()
+    (begun,) = (k for k, line in enumerate(lines) if "epoch 1/1" in line)
+    (dropped,) = (line for line in lines if "unreadable cells" in line)
+    assert "missing=drop left out 18 of 198 rows (9.1%) with unreadable cells: " in dropped
+    assert lines.index(dropped) < begun
+
+
+def test_new_tables_take_missing_as_training_does(cli: Cli, tmp_path: Path) -> None:
+    rows = [f"{i % 37},{'red' if i % 3 else 'blue'},{'a' if i % 2 else 'b'}" for i in range(60)]
+    (tmp_path / "good.csv").write_text("\n".join(["size,colour,kind", *rows]) + "\n")
+    assert cli("train", "mlp", "good.csv", "target=kind", "epochs=1", "--out", "run").status == 0
+    (tmp_path / "new.csv").write_text("size,colour,kind\n1,red,a\nn.a.,red,a\n,blue,b\n3,red,\n4,red,b\n5,red,a\n")
+    assert "missing=fill" in cli("predict", "run", "new.csv").said
+    filled = cli("predict", "run", "new.csv", "missing=fill")
+    assert (filled.status, len(filled.out.splitlines())) == (0, 6)
+    assert "Column size: 2 missing cells of new.csv replaced by the training median, " in filled.said
+    refused = cli("predict", "run", "new.csv", "missing=drop")
+    assert (refused.status, "there is one prediction for each row" in refused.said) == (2, True)
+    assert "missing=drop" in cli("evaluate", "run", "new.csv").said
+    dropped = cli("evaluate", "run", "new.csv", "missing=drop")
+    assert dropped.status == 0
+    assert "missing=drop left out 2 of 6 rows (33.3%)" in dropped.said
+    assert "unknown" not in dropped.out
+    assert "missing='fil': must be error, drop or fill" in cli("evaluate", "run", "new.csv", "missing=fil").said
+    assert "only for other data" in cli("evaluate", "run", "missing=drop").said
+    run = cutaway.load("run")
+    frame = pl.read_csv("new.csv", infer_schema=False)
+    with pytest.warns(cutaway.CutawayWarning, match="left out 2 of 6 rows"):
+        assert run.evaluate(frame, missing="drop")["accuracy"].value is not None
+    with pytest.warns(cutaway.CutawayWarning, match="2 missing cells"):
+        assert len(run.predict(frame, missing="fill")) == 6

@@ -33,6 +33,12 @@ Cli = Callable[..., Answer]
         ("show", "Missing model"),
         ("onnx runs/x", "There is no command 'onnx': use `cutaway export`."),
         ("trian", "Similar: train."),
+        ("train mlp iris lr = 0.1", "Settings are written without spaces around the equals sign: lr=0.1."),
+        ("check mlp iris lr= 0.1", "Settings are written without spaces around the equals sign: lr=0.1."),
+        ("compare mlp iris lr =0.1", "Settings are written without spaces around the equals sign: lr=0.1."),
+        ("show mlp hidden_dims = 64", "without spaces around the equals sign: hidden_dims=64."),
+        ("inspect mlp --view network layer = head", "without spaces around the equals sign: layer=head."),
+        ("plan mlp iris target=house price", "quote both: 'target=house price'."),
     ],
 )
 def test_a_typing_error_gets_a_suggestion(cli: Cli, typed: str, said: str) -> None:

@@ -223,7 +223,9 @@ def test_edges_to_nodes_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"3 ends of edges of edges\.csv .*missing=drop leaves them out"):
         opened(tmp_path, target="y")
     data = opened(tmp_path, target="y", missing="drop", edge_attr=True)
-    assert any("missing=drop left out 2 of 26 edges of edges.csv: edges.csv, line 26" in note for note in data.notes)
+    assert any(
+        "missing=drop left out 2 of 26 edges of edges.csv (7.7%): edges.csv, line 26" in note for note in data.notes
+    )
     assert any("24 nodes and 48 edges" in note for note in data.notes)
 
 
@@ -239,7 +241,7 @@ def test_one_of_several_series(tmp_path: Path) -> None:
         opened(tmp_path / "t.csv", **given)
     data = opened(tmp_path / "t.csv", missing="drop", **given)
     assert any(note.startswith("2 series, named by column shop, of 40 to 41 steps") for note in data.notes)
-    assert any("missing=drop left out 1 of 3 series of t.csv: shop b: t.csv" in note for note in data.notes)
+    assert any("missing=drop left out 1 of 3 series of t.csv (33.3%): shop b: t.csv" in note for note in data.notes)
     write_text(tmp_path / "t.csv", "shop,day,sales\n" + "".join(rows).replace("c,2024-01-05,", "c,2024-01-04,"))
     with pytest.raises(DataError, match=r"2 of 3 series of t\.csv cannot be used: shop b: .*shop c: .*missing=drop"):
         opened(tmp_path / "t.csv", **given)

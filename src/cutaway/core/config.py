@@ -289,6 +289,18 @@ def shell_command(command: str, model: str, data: str, given: Mapping[str, Any],
     return shlex.join(["cutaway", command, model, data, *settings, *options])
 
 
+def changed_settings(settings: Mapping[str, Any], *groups: type) -> dict[str, Any]:
+    """Return the settings of these groups that differ from their defaults; lists, as JSON has them, become tuples."""
+    found = {}
+    for group in groups:
+        for field in dataclasses.fields(group):
+            value = settings.get(field.name, field.default)
+            value = tuple(value) if isinstance(value, list) else value
+            if value != field.default:
+                found[field.name] = value
+    return found
+
+
 class _NotFinite(ValueError):
     """A number that is infinite or NaN."""
 

@@ -166,19 +166,27 @@ class Problem:
 class DataError(CutawayError, ValueError):
     """Data that cannot be read or learned from. The message names the file, the row and the cause.
 
-    The attribute `problems` is a list of all invalid rows and files.
+    The attribute `problems` is a list of all invalid rows and files, and `lines` of the kinds of problems of a table.
 
     Args:
         message: The problem.
         problems: The invalid rows and files. The message lists the first five.
         fix: A sentence on how to fix it.
         code: Error code. By default, the code of the class.
+        lines: One line for each kind of problem of a table. Empty for other data.
     """
 
     code = "CUT-202"
 
-    def __init__(self, message: str, problems: Sequence[Problem] = (), fix: str = "", code: str = "") -> None:
-        self.problems = list(problems)
+    def __init__(
+        self,
+        message: str,
+        problems: Sequence[Problem] = (),
+        fix: str = "",
+        code: str = "",
+        lines: Sequence[str] = (),
+    ) -> None:
+        self.problems, self.lines = list(problems), list(lines)
         named = "; ".join(str(p) for p in self.problems[:5])
         more = f"; and {len(self.problems) - 5} more (`cutaway check` lists all)" if len(self.problems) > 5 else ""
         super().__init__(

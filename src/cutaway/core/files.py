@@ -7,6 +7,7 @@ may be replaced. Only regular files that fit into memory are read.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import errno
@@ -99,6 +100,13 @@ def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
             + ". Check that it is the right file."
         )
     return data
+
+
+def is_blank(data: bytes) -> bool:
+    """Return whether a file holds no characters but white space, with or without a byte order mark."""
+    marks = (codecs.BOM_UTF8, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    mark = next((mark for mark in marks if data.startswith(mark)), b"")
+    return not data.removeprefix(mark).strip(b"\0 \t\r\n" if mark not in (b"", codecs.BOM_UTF8) else b" \t\r\n")
 
 
 def require_regular_file(path: str | os.PathLike[str]) -> None:

@@ -112,6 +112,21 @@ def _quote_name(name: str) -> str:
     return text if name.isascii() else f"{text} ({ascii(name[:60])[1:-1]})"
 
 
+LARGE_DROP = 0.05  # share of examples: leaving out more is a problem of the data
+
+
+def count_dropped(count: int, total: int, noun: str) -> str:
+    """Format how many of all examples are left out: 3 rows; of more than LARGE_DROP, 18 of 200 rows (9.0%)."""
+    if count <= LARGE_DROP * total:
+        return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} of {total:,} {noun}s ({count / total:.1%})"
+
+
+def dropped_note(note: str, count: int, total: int) -> str:
+    """Return the note on examples that missing=drop left out; it is a finding if they are more than LARGE_DROP."""
+    return Finding(note) if count > LARGE_DROP * total else note
+
+
 NAMED_AT_MOST = 3  # examples that a note names
 REPAIR = "Repair, replace or remove these files; in training missing=drop leaves them out."
 
@@ -141,7 +156,9 @@ def leave_out(problems: Sequence[Problem], total: int, noun: str, missing: str, 
             f"missing=drop would leave nothing: {counted} cannot be used:", problems, "Fix some of them."
         )
     more = f"; and {len(problems) - NAMED_AT_MOST:,} more" if len(problems) > NAMED_AT_MOST else ""
-    return [f"missing=drop left out {counted}: {'; '.join(map(str, problems[:NAMED_AT_MOST]))}{more}."]
+    share = f" ({len(problems) / total:.1%})" if len(problems) > LARGE_DROP * total else ""
+    note = f"missing=drop left out {counted}{share}: {'; '.join(map(str, problems[:NAMED_AT_MOST]))}{more}."
+    return [dropped_note(note, len(problems), total)]
 
 
 Pairs = Sequence[tuple[str, str]]  # names of an example and of its duplicate in an earlier split

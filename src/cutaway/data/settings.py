@@ -80,8 +80,8 @@ class DataSettings:
     )
     missing_values: tuple[str, ...] = setting(
         ("auto",),
-        "words that mean a missing cell of a table, comma-separated, in upper or lower case; an empty cell is "
-        "always missing, auto adds NA, N/A, NaN, null, None, ?, -, NaT and <NA>",
+        "words and numbers that mean a missing cell of a table, comma-separated, in upper or lower case; an empty cell "
+        "is always missing; auto stands for NA, N/A, NaN, null, None, ?, -, NaT and <NA>, and auto,-999 adds to them",
     )
     scale: str = setting(
         "standard",

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from ..core.errors import AlreadyExistsError, FileError, NotARunError, ResumeError, printable
-from ..core.files import exists, is_temp_file, read_json, reject_address
+from ..core.errors import AlreadyExistsError, CutawayError, FileError, NotARunError, ResumeError, printable
+from ..core.files import RUN, exists, is_temp_file, read_json, reject_address
 from ..core.log import log
 from ..core.version import __version__
 from ..data.dataset_base import DataSet
@@ -61,6 +61,22 @@ def create_experiment_folder(
             f"{folder} exists already, is no {NOUNS[command]}, and nothing in it is overwritten. Give another --out."
         )
     return folder
+
+
+@contextlib.contextmanager
+def remove_failed_start(folder: Path, document: str) -> Iterator[None]:
+    """Remove what a new search or comparison wrote, and its folder, if an error ends it before a training began."""
+    is_new = not (folder / document).is_file()
+    try:
+        yield
+    except CutawayError:
+        if is_new and not any(folder.rglob(RUN)):
+            (folder / document).unlink(missing_ok=True)
+            places = sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True)  # inner ones first
+            for place in (*places, folder, *([folder.parent] if folder.parent == Path("runs") else [])):
+                with contextlib.suppress(OSError):  # not empty
+                    place.rmdir()
+        raise
 
 
 def read_experiment(folder: str | Path, command: str, document: str, keys: Iterable[str]) -> dict[str, Any]:

@@ -23,10 +23,11 @@ from ..core.errors import (
     NotEnoughDataError,
     SettingError,
     UnsupportedDataError,
+    check_value,
     join,
 )
 from ..core.spec import Context, Episodes, Links, Masked, Noise, Transcript
-from ..data.dataset_base import Split, inverse_transform
+from ..data.dataset_base import Preprocessing, Split, inverse_transform
 from ..data.graphs.splits import LinkSplit
 from ..data.images.segmentation import MaskPreprocessing
 from ..data.images.text_to_image import CaptionedTokenPreprocessing
@@ -34,6 +35,7 @@ from ..data.images.tokens import TokenPreprocessing
 from ..data.in_memory.dataset import is_collection, prepare_inputs, prepare_labelled
 from ..data.open_data import NAMED, open_data
 from ..data.settings import DataSettings
+from ..data.tables.transforms import TablePreprocessing
 from ..data.text.corpus_transforms import GAP, MaskedPreprocessing
 from ..data.text.puzzles import PuzzlePreprocessing
 from ..inference import image_generation
@@ -62,6 +64,8 @@ from .predict import (
     reject_method,
 )
 from .summary import run_html, run_text
+
+MISSING_CHOICES = ("error", "drop", "fill")  # values of the setting missing
 
 
 class Run(TrainedRun):
@@ -129,6 +133,7 @@ class Run(TrainedRun):
         eps: float = 0.03,
         attack_steps: int = 20,
         method: Method | None = None,
+        missing: str | None = None,
         **episodes: int,
     ) -> dict[str, Metric]:
         """Compute metrics with 95 % confidence intervals on the test split of the run or on other labelled data.
@@ -146,6 +151,8 @@ class Run(TrainedRun):
             eps: Largest change of a pixel by the attack, as a fraction of its range 0 to 1.
             attack_steps: Number of steps of PGD.
             method: Search for solutions of problems (`inference.thought_search`). By default, one greedy chain.
+            missing: For other tables: "error" names rows that cannot be used, "drop" leaves them out, "fill" counts
+                cells that cannot be read as missing. By default, "fill" if the run was trained with it, else "error".
             **episodes: For few-shot learning: other ways, shots, queries or inner_steps than in training.
 
         Returns:
@@ -157,8 +164,12 @@ class Run(TrainedRun):
         """
         reject_beams(self.spec, num_beams, length_penalty)
         reject_method(self.preprocessing, method)
-        tasks = None
+        tasks, preprocessing = None, self._with_missing(missing)
         if source is None:
+            if missing is not None:
+                raise IncompatibleSettingError(
+                    f"Invalid missing={missing}: only for other data. The test split of a run is read as in training."
+                )
             data = self.data()
             split, tasks = data.splits.get("test") or data.splits.get("val"), data.tasks
             if split is None:
@@ -166,14 +177,14 @@ class Run(TrainedRun):
                     "This run has no test split.", fix="Give labelled data: cutaway evaluate RUN DATA."
                 )
         elif not isinstance(source, str | os.PathLike):
-            split = prepare_labelled(source, self.preprocessing)
+            split = prepare_labelled(source, preprocessing)
             _emit_notes(split, 3)
         elif str(source) in NAMED:
             split = prepare_other_test_split(
                 open_data(str(source), DataSettings()), self.preprocessing, self.task, self.about
             )
         else:
-            split = self.preprocessing.labelled(str(source))
+            split = preprocessing.labelled(str(source))
             _emit_notes(split, 3)
             if isinstance(self.spec.target, Transcript):
                 reject_too_long_transcripts(self.model, split)
@@ -195,6 +206,7 @@ class Run(TrainedRun):
         num_beams: int | None = None,
         length_penalty: float | None = None,
         support: str | Path | None = None,
+        missing: str | None = None,
     ) -> list[Prediction]:
         """Predict new files or rows, prepared like the training split.
 
@@ -205,6 +217,8 @@ class Run(TrainedRun):
             num_beams: Number of beams, as in `evaluate`.
             length_penalty: Length penalty of beam search, as in `evaluate`.
             support: For few-shot learning: a folder with one subfolder of images for each class.
+            missing: For tables: "error" names cells that cannot be read, "fill" counts them as missing. By default, as
+                in `evaluate`. There is no "drop", because there is one prediction for each row.
 
         Returns:
             One row for each example, a dictionary with `input` and the prediction, with names and units. For a run
@@ -216,11 +230,17 @@ class Run(TrainedRun):
             SettingError: If a setting does not apply to the run.
         """
         reject_beams(self.spec, num_beams, length_penalty)
+        if missing == "drop":
+            raise IncompatibleSettingError(
+                "Invalid missing=drop: there is one prediction for each row. missing=fill counts cells that cannot be "
+                "read as missing."
+            )
+        preprocessing = self._with_missing(missing)
         sources = [sources] if isinstance(sources, str | os.PathLike | Mapping) else sources
         if isinstance(sources, Iterator | Set | ValuesView):  # they can be iterated only once
             sources = list(sources)
-        if is_collection(sources, self.preprocessing):
-            sources = prepare_inputs(sources, self.preprocessing)
+        if is_collection(sources, preprocessing):
+            sources = prepare_inputs(sources, preprocessing)
         if isinstance(self.spec.target, Episodes):
             model = self.place.model(self.model, learns=False)
             return classify_by_support(model, self.place, self.preprocessing, sources, support)
@@ -239,7 +259,7 @@ class Run(TrainedRun):
                 "generates images, and a run of vae gives the likelihood of an image."
             )
         named = self._named_graph(sources)
-        split = named if named is not None else self._examples(sources)
+        split = named if named is not None else self._examples(sources, preprocessing)
         if isinstance(split, LinkSplit):
             return predict_links(self.place.model(self.model, learns=False), self.task, split, self.place)
         results = None
@@ -591,12 +611,26 @@ class Run(TrainedRun):
             tokens=settings.get("batch_tokens", 0),
         )
 
-    def _examples(self, sources: Sequence[Any]) -> Split:
+    def _with_missing(self, missing: str | None) -> Preprocessing:
+        """Return the preprocessing with another setting `missing`, if it is not None. Raises SettingError if it does
+        not apply."""
+        known = self.preprocessing
+        if missing is None:
+            return known
+        check_value(missing in MISSING_CHOICES, "missing", missing, join(MISSING_CHOICES, "or"), SettingError)
+        if not isinstance(known, TablePreprocessing):
+            raise IncompatibleSettingError(
+                f"Invalid missing={missing}: only for tables, and this run was trained on {self.spec.kind} data. Leave "
+                "it out."
+            )
+        return known.with_missing(missing)
+
+    def _examples(self, sources: Sequence[Any], preprocessing: Preprocessing | None = None) -> Split:
         """Return new files or rows, prepared like the training split.
 
         Emit a warning for each value that split did not have.
         """
-        split = self.preprocessing.examples(sources)
+        split = (preprocessing or self.preprocessing).examples(sources)
         _emit_notes(split, 4)
         reject_longer = getattr(split, "reject_longer", None)
         context = getattr(getattr(self.model, "config", None), "context_length", None)

@@ -10,9 +10,16 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 from torch.nn import functional as F
 
+from cutaway.data.dataset_base import TensorSplit
 from cutaway.data.quality import altered_copies, near_duplicates
 from cutaway.data.quality.altered_copies import ZOOMS, extract_patches, find_filtered_copies, unexplained_fraction
-from cutaway.data.quality.near_duplicates import dct_features, loudest_pattern, standardise_images
+from cutaway.data.quality.near_duplicates import (
+    check_near_duplicates,
+    dct_features,
+    extract_features,
+    loudest_pattern,
+    standardise_images,
+)
 
 DIGITS = torch.from_numpy(load_digits().images).float()[:, None]  # (1797, 1, 8, 8)
 
@@ -207,3 +214,19 @@ def test_soft_noise_and_loudness_leave_the_loudest_where_it_is() -> None:
     a, b = (loudest_pattern(torch.log(one + 1e-6)) for one in (sound, noisy))
     other = loudest_pattern(torch.log(torch.rand(50, 40, generator=rng) ** 4 + 1e-6))
     assert float((a - b).norm()) < 0.05 < float((a - other).norm())
+
+
+def test_among_few_images_a_similar_motif_is_no_near_duplicate() -> None:
+    """Its nearest image is far nearer than the others, but not nearly equal; a dimmed copy of another image is."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(40, 1, 8, 8, generator=generator)
+    train, others = images[:30], images[30:]
+    similar = torch.cat([others[2:], train[:1] + 0.25 * others[:1]])
+    target = torch.zeros(30, dtype=torch.int64)
+    train_features = extract_features(TensorSplit(train, target), "image")
+    assert train_features is not None
+    for val, count in ((similar, 0), (torch.cat([similar, 0.7 * train[5:7] + 0.02 * others[:2]]), 2)):
+        val_features = extract_features(TensorSplit(val, target[: len(val)]), "image")
+        assert val_features is not None
+        found = check_near_duplicates({"train": train_features, "val": val_features}, "image", np.zeros(0, bool))
+        assert (found is None) if not count else (found is not None and len(found.examples) == count)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,6 +13,8 @@ import pytest
 from cutaway.data.dataset_base import DataSet
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
+from cutaway.data.tables.column_roles import find_sentinels, find_similar_categories
+from cutaway.data.tables.column_types import infer_type, strip_missing
 
 ROWS = 240
 RNG = np.random.default_rng(3)
@@ -89,3 +92,49 @@ def test_of_the_titanic_the_right_columns_are_found(shared_data: Path, target: s
 @pytest.mark.parametrize("name", ["iris", "wine", "breast_cancer", "diabetes", "xor"])
 def test_named_sets_have_no_findings(name: str) -> None:
     assert open_data(name, DataSettings()).findings == []
+
+
+def doubts(columns: dict[str, Any]) -> list[str]:
+    frame = pl.DataFrame(columns).cast(pl.String)
+    cells = {name: strip_missing(frame[name]) for name in frame.columns}
+    types = {name: infer_type(name, own, frame.height) for name, own in cells.items()}
+    return [*find_sentinels(cells, types), *find_similar_categories(cells, types)]
+
+
+def clean_columns(rng: np.random.Generator, n: int) -> dict[str, Any]:
+    days = np.datetime64("1970-01-01") + rng.integers(0, 9000, n).astype("timedelta64[D]")
+    return {
+        "normal": rng.normal(0, 1, n),
+        "temperature": rng.integers(-1, 50, n),
+        "change": rng.poisson(3, n) - 1,
+        "price": rng.lognormal(5, 2, n).round(1),
+        "zeros": np.where(rng.random(n) < 0.6, 0, rng.integers(1, 200, n)),
+        "heavy": (rng.pareto(1.1, n) * 10).round(),
+        "capped": np.minimum(rng.lognormal(8, 1, n).round(), 9999),
+        "age": rng.integers(18, 100, n),
+        "day": days.astype(str),
+        "colour": rng.choice(["red", "dark red", "Green"], n),
+    }
+
+
+@pytest.mark.parametrize("n", [60, 300, 3000])
+def test_clean_columns_have_no_sentinels(n: int) -> None:
+    assert [found for seed in range(10) for found in doubts(clean_columns(np.random.default_rng(seed), n))] == []
+
+
+def test_sentinels_and_categories_that_differ_by_case_are_found() -> None:
+    rng = np.random.default_rng(0)
+    columns = clean_columns(rng, 300)
+    at = rng.permutation(300)[:20]
+    columns["age"] = columns["age"].astype(float)
+    for name, value in (("normal", -999), ("age", 999), ("price", -1), ("day", "1900-01-01")):
+        columns[name] = columns[name].copy().astype("U10" if name == "day" else float)
+        columns[name][at] = value
+    columns["colour"] = columns["colour"].copy().astype("U10")
+    columns["colour"][at] = "Red"
+    found = doubts(columns)
+    for name, word in (("normal", "-999"), ("age", "999"), ("price", "-1"), ("day", "1900-01-01")):
+        (told,) = (one for one in found if one.startswith(f"Column {name}: {word} may mean a missing cell (20 of 300 "))
+        assert f"set missing_values=auto,{word}." in told
+    assert any(one.startswith("Column colour: categories that differ only by") and "'Red' (20)" in one for one in found)
+    assert len(found) == 5

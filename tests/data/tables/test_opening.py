@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from cutaway.core.errors import CutawayError, DataError, SettingError
 from cutaway.core.spec import Classes, TableSpec, Value
 from cutaway.data.build import DataSource
 from cutaway.data.dataset_base import DataSet
+from cutaway.data.in_memory.source import to_source
+from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.data.tables.dataset import open_table, table_dataset
 from cutaway.data.tables.table_files import frame_table
@@ -431,6 +434,49 @@ def test_the_words_for_missing_cells_are_saved_and_hold_for_new_tables(tmp_path:
     assert TablePreprocessing.from_json(older).written.missing_values == ("auto",)
 
 
+def test_thousands_separators_are_told_with_the_setting_that_reads_them_otherwise(tmp_path: Path) -> None:
+    data = opened(tmp_path, houses(price=np.resize(['"1,234.5"', '"2,500"', "800"], 60).tolist()))
+    assert [note for note in data.notes if "thousands" in note] == [
+        "Numbers have thousands separators in column price: 1,234.5 is read as 1234.5; decimal=, reads commas as "
+        "decimal signs."
+    ]
+
+
+def test_auto_keeps_the_default_words_for_missing_cells_beside_others(tmp_path: Path) -> None:
+    rooms = np.resize(["3", "n/a", "-999", "4.5", "-999.0", "?"], 60).tolist()
+    settings = DataSettings(target="sold", missing_values=("auto", "-999"))
+    path = written(tmp_path, houses(rooms=rooms))
+    frame = pl.read_csv(path, null_values=["n/a", "?"], infer_schema_length=None)
+    assert frame["rooms"].dtype == pl.Float64
+    frame.write_parquet(tmp_path / "houses.parquet")
+    streamed = replace(settings, memory=0)
+    for data in (
+        open_table(path, settings),
+        open_table(tmp_path / "houses.parquet", settings),
+        open_table(tmp_path / "houses.parquet", streamed),
+        open_data(to_source(frame)[0], settings),
+    ):
+        assert [c["missing"] for c in data.columns if c["name"] == "rooms"] == ["40 (66.7%)"]
+        (rooms_of,) = (e for e in data.preprocessing.encoders if e.name == "rooms")  # type: ignore[attr-defined]
+        assert rooms_of.missing
+        assert 3 <= rooms_of.fill <= 4.5
+        again = type(data.preprocessing).from_json(json.loads(json.dumps(data.preprocessing.to_json())))
+        row = {"size": "80", "city": "Bonn", "rooms": "-999"}
+        at = again.spec.columns.index("rooms missing")
+        assert again.examples([row, {**row, "rooms": "NA"}, {**row, "rooms": "3"}]).inputs[:, at].tolist() == [1, 1, 0]
+
+
+def test_a_number_for_missing_targets_is_taken_from_columns_of_numbers(tmp_path: Path) -> None:
+    prices = np.resize([100.5, -999.0, 200.25, 300.0], 200) + np.resize(np.r_[0, 0, 1, 2, 3, 4, 5, 6], 200)
+    prices[1::4] = -999
+    frame = pl.DataFrame({"size": np.arange(200) % 37 + 0.5, "price": prices})
+    frame.write_parquet(tmp_path / "t.parquet")
+    for memory in (512, 0):
+        settings = DataSettings(target="price", missing_values=("auto", "-999"), missing="drop", memory=memory)
+        data = open_table(tmp_path / "t.parquet", settings)
+        assert sum(map(len, data.splits.values())) == 150
+
+
 @pytest.mark.parametrize("word", ["None", "NA", "none", "null"])
 def test_a_class_may_be_called_as_missing_cells_are(tmp_path: Path, word: str) -> None:
     sold = np.resize(["Mild", word, "Strong", word, ""], 60).tolist()
@@ -438,14 +484,15 @@ def test_a_class_may_be_called_as_missing_cells_are(tmp_path: Path, word: str) -
     assert set(data.spec.target.classes) == {"Mild", word, "Strong"}
     (told,) = (note for note in data.notes if "Read as a class" in note)
     assert f"{word!r} (24 rows)" in told
-    assert f"missing_values={word.lower()}" in told
+    assert f"missing_values=auto,{word.lower()}" in told
     new = written(tmp_path, f"size,city,sold\n80,Bonn,{word}\n70,Bonn,Mild\n", "new.csv")
     target = data.preprocessing.labelled(str(new)).target
     assert [data.spec.target.classes[int(k)] for k in target] == [word, "Mild"]  # type: ignore[union-attr]
     alone = written(tmp_path, f"size,city,sold\n80,Bonn,{word}\n", "alone.csv")
     assert data.preprocessing.labelled(str(alone)).target is not None
-    left = opened(tmp_path, houses(sold=sold), missing="drop", missing_values=(word,))
-    assert set(left.spec.target.classes) == {"Mild", "Strong"}
+    for words in ((word,), ("auto", word)):
+        left = opened(tmp_path, houses(sold=sold), missing="drop", missing_values=words)
+        assert set(left.spec.target.classes) == {"Mild", "Strong"}
     without = written(tmp_path, f"size,city,sold\n80,Bonn,{word}\n70,Bonn,Mild\n", "without.csv")
     with pytest.raises(DataError, match="the target is missing"):
         left.preprocessing.labelled(str(without))

@@ -9,7 +9,14 @@ import torch
 
 from cutaway.core.errors import DataError
 from cutaway.core.spec import Classes, Value
-from cutaway.data.tables.column_roles import check_learnable, check_trained_classes, complete_rows, read_labels
+from cutaway.data.tables.column_roles import (
+    check_learnable,
+    check_trained_classes,
+    complete_rows,
+    incomplete_rows,
+    read_labels,
+    reject_incomplete,
+)
 from cutaway.data.tables.table_files import Table
 
 
@@ -91,17 +98,18 @@ def test_rows_without_target_or_group_are_named_or_left_out() -> None:
     labels = read_labels(table, "y", "number")
     for missing in ("error", "fill"):  # a target cannot be filled in
         with pytest.raises(DataError, match="missing=drop") as rejected:
-            complete_rows(table, labels, "g", missing)
+            reject_incomplete(table, incomplete_rows(table, labels, "g"), missing)
         assert [str(p) for p in rejected.value.problems] == [
             "some.csv, line 3, column y: the target is missing",
             "some.csv, line 4, column y: 'oops' is not a number",
             "some.csv, line 5, column y: the target is missing, which is what 'NA' stands for",
             "some.csv, line 6, column g: the group is missing",
         ]
-    rows, notes = complete_rows(table, labels, "g", "drop")
+    reject_incomplete(table, incomplete_rows(table, labels, "g"), "drop")
+    rows, notes = complete_rows(table, incomplete_rows(table, labels, "g"))
     assert rows.tolist() == [0]
-    assert "left out 4 rows" in notes[0]
-    rows, _ = complete_rows(table, labels, None, "drop")
+    assert "left out 4 of 5 rows (80.0%)" in notes[0]
+    rows, _ = complete_rows(table, incomplete_rows(table, labels, None))
     assert rows.tolist() == [0, 4]
 
 

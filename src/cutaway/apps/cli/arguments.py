@@ -137,7 +137,8 @@ def selected_method(args: argparse.Namespace) -> Method | None:
 
 
 SETTINGS_AT_MOST = 1 << 14  # bytes of a settings file: tomllib takes a minute for a key of 50 000 parts
-PAIR = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*=")
+KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+PAIR = re.compile(rf"{KEY.pattern}=")
 
 
 def parse_words(words: Sequence[str], names: int) -> tuple[list[str], dict[str, Any]]:
@@ -147,7 +148,8 @@ def parse_words(words: Sequence[str], names: int) -> tuple[list[str], dict[str, 
     """
     found: list[str] = []
     settings: dict[str, Any] = {}
-    for word in words:
+    reject_spaces(words)
+    for word, before in zip(words, ["", *words]):
         if word.startswith("@"):
             settings |= read_settings(Path(word[1:]))
         elif PAIR.match(word) and not (len(found) < names and exists(word)):
@@ -156,8 +158,31 @@ def parse_words(words: Sequence[str], names: int) -> tuple[list[str], dict[str, 
         elif len(found) < names:
             found.append(word)
         else:
-            raise SettingError(f"{shorten(word)!r} is not a setting: settings are key=value, e.g. epochs=50.")
+            hint = f" If it belongs to the value before it, quote both: '{shorten(f'{before} {word}')}'."
+            raise SettingError(
+                f"{shorten(word)!r} is not a setting: settings are key=value, e.g. epochs=50."
+                f"{hint if PAIR.match(before) else ''}"
+            )
     return found, settings
+
+
+def reject_spaces(words: Sequence[str]) -> None:
+    """Raise SettingError for a setting with spaces around its equals sign: `target = churned` or `target= churned`."""
+    for i, word in enumerate(words):
+        before, after = words[i - 1] if i else "", words[i + 1] if i + 1 < len(words) else ""
+        if word.startswith("=") and KEY.fullmatch(before):
+            key, value = before, word[1:] or after
+        elif PAIR.fullmatch(word) and after and not PAIR.match(after) and not exists(after):
+            key, value = word[:-1], after.removeprefix("=")
+        else:
+            continue
+        raise SettingError(f"Settings are written without spaces around the equals sign: {key}={shorten(value)}.")
+
+
+def take_missing(words: Sequence[str]) -> tuple[list[str], str | None]:
+    """Return the words without the setting missing=, and its value, or None without it."""
+    given = [word for word in words if word.startswith("missing=") and not exists(word)]
+    return [word for word in words if word not in given], given[-1].partition("=")[2] if given else None
 
 
 def read_settings(path: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import MissingSettingError, UnknownName
 from ...core.files import exists
-from .arguments import PAIR
+from .arguments import PAIR, reject_spaces
 
 if TYPE_CHECKING:
     from ...api import Look
@@ -82,6 +82,8 @@ def run_inspect(args: argparse.Namespace) -> int:
     from ...views.subject import open_subject
     from .output import emit_json, note, open_page
 
+    reject_spaces(args.view)
+    reject_spaces(args.words)
     names, words = _split_views(args.view, args.words)
     options = dict(word.split("=", 1) for word in words if _is_setting(word))
     given = [word for word in words if not _is_setting(word)]

@@ -50,23 +50,30 @@ def run_check(args: argparse.Namespace) -> int:
 
 def _run_check(args: argparse.Namespace) -> int:
     """Check the data, and print or emit the findings and the cost."""
+    from ...core.config import shell_command
     from ...core.errors import DataError
     from ...experiments.planner import check
     from .output import emit_json, note
 
     model, data, given = parse_data_args("check", args.words)
-    of_several = [f"{key}={given.pop(key)}" for key in PROCESS_SETTINGS if key in given]
-    if of_several:
-        note(
-            f"The figures are for one process. `cutaway plan {model} {data} {' '.join(of_several)}` shows those "
-            "of several."
-        )
+    of_several = {key: given.pop(key) for key in PROCESS_SETTINGS if key in given}
     try:
         checked = check(model, data, given)
     except DataError as error:
+        if error.lines:
+            for line in error.lines:
+                note(line)
+            raise DataError(
+                f"{data} has problems, which are listed above with the settings that fix them. Several settings can "
+                "be combined.",
+                code=error.code,
+            ) from error
         for problem in error.problems[5:]:  # the message itself names the first five
             note(str(problem))
         raise
+    if of_several:
+        command = shell_command("plan", checked.ready.preset.name, data, {**given, **of_several})
+        note(f"The figures are for one process. `{command}` shows those of several.")
     if args.json:
         emit_json(checked.to_json())
     else:

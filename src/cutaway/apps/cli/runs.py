@@ -9,8 +9,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import AlreadyExistsError, IncompatibleSettingError, NotARunError
-from .arguments import add_beam_search_options, add_thinking_options, selected_method
+from ...core.errors import (
+    AlreadyExistsError,
+    IncompatibleSettingError,
+    MissingSettingError,
+    NotARunError,
+    SettingError,
+    shorten,
+)
+from .arguments import add_beam_search_options, add_thinking_options, selected_method, take_missing
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -21,7 +28,13 @@ if TYPE_CHECKING:
 def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("run", metavar="RUN", help="folder of a run, or .onnx file from `cutaway export`")
-    parser.add_argument("data", metavar="DATA", nargs="?", help="other labelled data of the same kind")
+    parser.add_argument(
+        "words",
+        metavar="DATA [missing=drop]",
+        nargs="*",
+        help="other labelled data of the same kind; of a table, missing=drop leaves out rows that cannot be used, and "
+        "missing=fill counts unreadable cells as missing",
+    )
     add_beam_search_options(parser)
     parser.add_argument("--attack", choices=("fgsm", "pgd"), help="evaluate on adversarial examples")
     parser.add_argument(
@@ -54,9 +67,13 @@ def run_evaluate(args: argparse.Namespace) -> int:
     from .train import format_metric
 
     asked = {key: getattr(args, key) for key in ("ways", "shots", "queries", "inner_steps")}
+    words, missing = take_missing(args.words)
+    if len(words) > 1:
+        raise SettingError(f"cutaway evaluate does not take {shorten(words[1])!r}. See `cutaway evaluate --help`.")
     with note_warnings():
         metrics = open_run(args.run).evaluate(
-            args.data,
+            words[0] if words else None,
+            missing=missing,
             num_beams=args.num_beams,
             length_penalty=args.length_penalty,
             attack=args.attack,
@@ -70,14 +87,18 @@ def run_evaluate(args: argparse.Namespace) -> int:
         return 0
     found = {name: m.to_json() for name, m in metrics.items()}
     rows = [
-        (metric(name)[0], *(format_metric(name, m[end]) for end in ("value", "low", "high")))
+        (
+            metric(name)[0],
+            format_metric(name, m["value"]),
+            *("" if m[end] is None else format_metric(name, m[end]) for end in ("low", "high")),
+        )
         for name, m in found.items()
     ]
     print_table(("", "value", "low", "high"), rows, right=("value", "low", "high"))
     notes: dict[str, list[str]] = {}
     for name, m in found.items():
-        if "note" in m:
-            notes.setdefault(m["note"], []).append(metric(name)[0])
+        if "note" in m or (m["value"] is not None and m["low"] is None):
+            notes.setdefault(m.get("note", NO_INTERVAL), []).append(metric(name)[0])
     for reason, named in notes.items():
         note(f"note: {', '.join(named)}: {reason}")
     return 0
@@ -86,6 +107,7 @@ def run_evaluate(args: argparse.Namespace) -> int:
 LINE_ENDS = re.compile(
     r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]"
 )  # every sequence that some program reads as a line end
+NO_INTERVAL = "no interval is computed for this metric"
 IN_A_LINE = 3  # values per example on one line; more get a line each
 
 
@@ -96,7 +118,8 @@ def add_predict_arguments(parser: argparse.ArgumentParser) -> None:
         "inputs",
         metavar="INPUT",
         nargs="+",
-        help="files or folders of the same kind as the training data, or a text",
+        help="files or folders of the same kind as the training data, or a text; of a table, missing=fill counts "
+        "unreadable cells as missing",
     )
     parser.add_argument(
         "--out",
@@ -121,6 +144,9 @@ def run_predict(args: argparse.Namespace) -> int:
     from .output import emit_json, note, note_warnings, say
 
     opened = open_run(args.run)
+    args.inputs, missing = take_missing(args.inputs)
+    if not args.inputs:
+        raise MissingSettingError("cutaway predict needs INPUT. See `cutaway predict --help`.")
     lines = args.out is not None and args.out.lower().endswith(".txt")
     if lines and not isinstance(opened.spec, PairSpec):
         raise IncompatibleSettingError(
@@ -131,7 +157,11 @@ def run_predict(args: argparse.Namespace) -> int:
     folders = _folders(opened, args)
     with note_warnings():
         rows = opened.predict(
-            args.inputs, num_beams=args.num_beams, length_penalty=args.length_penalty, support=args.support
+            args.inputs,
+            num_beams=args.num_beams,
+            length_penalty=args.length_penalty,
+            support=args.support,
+            missing=missing,
         )
     if args.out:
         if lines:

@@ -29,7 +29,7 @@ from ...core.errors import (
     shorten_repr,
 )
 from ...core.spec import Classes, Simple, Value
-from ..findings import Finding, similar_name_hint
+from ..findings import Finding, count_dropped, dropped_note, similar_name_hint
 from ..settings import DataSettings
 from ..splits import Array, Rows
 from .column_types import (
@@ -41,12 +41,12 @@ from .column_types import (
     explain_unreadable,
     find_codes,
     find_yes_no,
+    format_cell,
     mean_and_std,
     natural_order,
     strip_missing,
     unreadable_mask,
 )
-from .delimited import AUTO
 from .table_files import MOST_VALUES_OF_CLASSES, Table, format_count
 
 LISTED = 40  # maximum columns in an error
@@ -92,9 +92,12 @@ def choose_roles(table: Table, settings: DataSettings) -> Roles:
         raise ColumnError(
             f"No column of {table.title} is left to predict {target!r} from.", fix="Ignore fewer columns."
         )
-    types = _types(table, settings.types, target)
-    reject_units(table, [column for column in (target, *inputs) if types.get(column) != "category"])
-    return Roles(target, group, ignored, inputs, types)
+    return Roles(target, group, ignored, inputs, _types(table, settings.types, target))
+
+
+def numeric_columns(roles: Roles) -> list[str]:
+    """Return the columns that may hold numbers: the target and the inputs that are not given as categories."""
+    return [column for column in (roles.target, *roles.inputs) if roles.types.get(column) != "category"]
 
 
 def reject_units(table: Table, columns: Sequence[str]) -> None:
@@ -213,7 +216,7 @@ class Labels:
         return [
             Finding(
                 f"Read as a class of {self.column}: {said}. If it means a missing target, set "
-                f"missing_values={words}, and missing=drop to leave those rows out."
+                f"missing_values=auto,{words}, and missing=drop to leave those rows out."
             )
         ]
 
@@ -302,8 +305,8 @@ def read_labels(table: Table, column: str, kind: str | None, known: Sequence[str
     if numeric:
         return Labels(table, column, True, cells)
     are_names = not are_numbers and find_yes_no(present.unique().cast(pl.String)) is None
-    if not known and table.form.missing_values == (AUTO,) and are_names:
-        names = [word for word in words if word.lower() in NAMES]
+    if not known and are_names:
+        names = [word for word in words if word.lower() in NAMES and word.lower() in table.form.default_missing]
         cells = _with_names(table, column, names)
     return Labels(table, column, False, cells, tuple(names))
 
@@ -363,12 +366,17 @@ def read_targets(table: Table, column: str, target: Simple) -> Tensor:
     """
     labels = read_labels(table, column, target.cells, target.classes)
     if problems := list(labels.problems().values()):
-        raise DataError(
-            f"{format_count(len(problems), 'row')} of {table.title} cannot be compared with predictions.",
-            problems,
-            "Fix those targets, or take the rows out.",
-        )
+        raise unusable_targets(table, problems, "take the rows out")
     return labels.tensor(target, np.arange(len(table)))
+
+
+def unusable_targets(table: Table, problems: Sequence[Problem], otherwise: str) -> DataError:
+    """Return the error that names the rows of a table to evaluate on that have no usable target."""
+    return DataError(
+        f"{format_count(len(problems), 'row')} of {table.title} cannot be compared with predictions.",
+        problems,
+        f"Fix those targets, or {otherwise}.",
+    )
 
 
 def check_trained_classes(labels: Labels, target: Simple, splits: dict[str, Rows]) -> None:
@@ -391,34 +399,36 @@ def check_trained_classes(labels: Labels, target: Simple, splits: dict[str, Rows
         )
 
 
-def complete_rows(
-    table: Table, labels: Labels, group: str | None, missing: str
-) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """Return the rows that have a target and, if required, a group; and a note on the others.
-
-    Raises DataError that names them, unless `missing` is drop: a target cannot be imputed.
-    """
+def incomplete_rows(table: Table, labels: Labels, group: str | None) -> dict[int, Problem]:
+    """Return the rows without a target or, if required, a group, and why."""
     problems = labels.problems()
     if group is not None:
         for i in np.flatnonzero(table.text(group).is_null().to_numpy()):
             problems.setdefault(int(i), Problem(table.where(int(i), group), "the group is missing"))
-    complete = np.ones(len(table), bool)
-    complete[list(problems)] = False
-    rows = np.flatnonzero(complete)
-    if not problems:
-        return rows, []
-    found = [problems[i] for i in sorted(problems)]
-    if missing != "drop":
+    return dict(sorted(problems.items()))
+
+
+def reject_incomplete(table: Table, incomplete: Mapping[int, Problem], missing: str) -> None:
+    """Raise DataError that names the rows without a target or group, unless `missing` is drop."""
+    if incomplete and missing != "drop":
         raise NotEnoughDataError(
-            f"{len(found):,} of {format_count(len(table), 'row')} cannot be used because the target or group is "
+            f"{len(incomplete):,} of {format_count(len(table), 'row')} cannot be used because the target or group is "
             "missing.",
-            found,
+            list(incomplete.values()),
             "Fill them in, or leave those rows out with missing=drop.",
         )
-    return rows, [
-        f"missing=drop left out {format_count(len(found), 'row')} because the target or group is missing:"
-        f" {format_problems(found)}."
-    ]
+
+
+def complete_rows(table: Table, problems: Mapping[int, Problem]) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """Return the rows without these problems, and a note on the others, which missing=drop leaves out."""
+    complete = np.ones(len(table), bool)
+    complete[list(problems)] = False
+    if not problems:
+        return np.flatnonzero(complete), []
+    count = count_dropped(len(problems), len(table), "row")
+    named = format_problems(list(problems.values()))
+    note = f"missing=drop left out {count} because the target or group is missing: {named}."
+    return np.flatnonzero(complete), [dropped_note(note, len(problems), len(table))]
 
 
 def group_numbers(table: Table, group: str, rows: Rows, settings: DataSettings) -> Array:
@@ -448,6 +458,97 @@ LIKE = 0.9999  # squared correlation from which a column is the target in other 
 FEW = 20  # maximum values of a category; a column with more may identify the subject of a row
 
 Codes = npt.NDArray[np.int64]
+
+SENTINELS = (*(sign * (10**k - 1) for k in range(2, 7) for sign in (-1, 1)), -9.0, -8.0, 8888.0, -8888.0)
+MIN_SENTINELS = 3  # cells with the same sentinel
+MIN_NEGATIVES = 5  # the same for -1, which is not far from others
+FREQUENT, NEIGHBORS = 3, 10  # -1 is that many times as frequent as the next values on average
+MISSING_DAYS = ("0001-01-01", "1899-12-30", "1900-01-01", "1970-01-01", "2099-12-31", "9999-12-31")
+APART = 5 * 365.25  # days between such a day and all others
+ALIKE = 3  # groups of categories that a finding names
+
+
+def find_sentinels(cells: Mapping[str, pl.Series], types: Mapping[str, ColumnType]) -> list[str]:
+    """Return a finding for each column in which a number or a day probably means a missing cell.
+
+    That value occurs several times, and is at one end of the column, farther from all other values than these are from
+    each other: 999 in a column of ages. -1 is reported if all others are quantities of at least 0, and it is frequent.
+    """
+    found: list[str] = []
+    for column, own in cells.items():
+        type = types.get(column)
+        if type is None or not type.ordered:
+            continue
+        values = decode(own, type)
+        known = values[np.isfinite(values)]
+        value = _sentinel_day(known) if type.kind == "date" else _sentinel_number(known)
+        if value is None:
+            continue
+        at = np.flatnonzero(values == value)
+        word = str(own[int(at[0])]) if type.kind == "date" else f"{value:.15g}"
+        ends = [format_cell(end, type) for end in (known[known != value].min(), known[known != value].max())]
+        found.append(
+            Finding(
+                f"Column {column}: {word} may mean a missing cell ({len(at):,} of {format_count(len(own), 'cell')}; "
+                f"all others are {ends[0]} to {ends[1]}). If it does, set missing_values=auto,{word}."
+            )
+        )
+    return found
+
+
+def _sentinel_number(known: Numbers) -> float | None:
+    """Return the number that probably means a missing cell, or None."""
+    different, counts = np.unique(known, return_counts=True)
+    if len(different) <= FEW:
+        return None
+    for at, others in ((0, different[1:]), (-1, different[:-1])):
+        value, count = float(different[at]), int(counts[at])
+        distance, reach = abs(value - others[at]), others[-1] - others[0]
+        if count < MIN_SENTINELS:
+            continue
+        if value in SENTINELS and distance > reach:
+            return value
+        if value == -1 and others[0] >= 0 and len(others) > FEW:
+            near = counts[1 : 1 + NEIGHBORS].mean()
+            return value if count >= max(MIN_NEGATIVES, FREQUENT * near) else None
+    return None
+
+
+def _sentinel_day(known: Numbers) -> float | None:
+    """Return the day, in days since 1970, that probably means a missing cell, or None."""
+    different, counts = np.unique(known, return_counts=True)
+    days = np.array(MISSING_DAYS, "datetime64[D]").astype(np.float64)
+    for at, others in ((0, different[1:]), (-1, different[:-1])) if len(different) > 2 else ():
+        if counts[at] >= MIN_SENTINELS and different[at] in days and abs(different[at] - others[at]) > APART:
+            return float(different[at])
+    return None
+
+
+def find_similar_categories(cells: Mapping[str, pl.Series], types: Mapping[str, ColumnType]) -> list[str]:
+    """Return a finding for each column of categories that differ only by capitals or by spaces between words."""
+    found: list[str] = []
+    for column, own in cells.items():
+        if types.get(column) is None or types[column].kind != "category":
+            continue
+        counts = own.drop_nulls().cast(pl.String).alias("value").value_counts(name="count").sort("value")
+        plain = counts["value"].str.to_lowercase().str.split(" ").list.eval(pl.element().filter(pl.element() != ""))
+        named = counts.with_columns(plain.list.join(" ").alias("plain"))
+        groups = named.group_by("plain", maintain_order=True).agg("value", "count")
+        groups = groups.filter(pl.col("value").list.len() > 1)
+        if groups.is_empty():
+            continue
+        said = "; ".join(
+            ", ".join(f"{value!r} ({count:,})" for value, count in zip(values, numbers))
+            for _, values, numbers in groups.head(ALIKE).iter_rows()
+        )
+        more = f"; and {groups.height - ALIKE:,} more" if groups.height > ALIKE else ""
+        found.append(
+            Finding(
+                f"Column {column}: categories that differ only by capitals or spaces are read as different ones: "
+                f"{said}{more}. If they are one, write them alike in the file."
+            )
+        )
+    return found
 
 
 def find_leaks(

@@ -100,20 +100,34 @@ class ColumnType:
 def strip_missing(cells: pl.Series, missing: Sequence[str] = MISSING) -> pl.Series:
     """Strip the cells, and return null for those that are one of the lower-case words `missing`.
 
-    Columns that are not text are returned unchanged.
+    A word that is a number, such as -999, also matches the same number in other digits, such as -999.0, and in columns
+    of numbers.
     """
     if isinstance(cells.dtype, pl.Enum):  # few values, already stripped
-        gone = [value for value in cells.dtype.categories if value.lower() in missing]
-        return cells.set(cells.is_in(gone).fill_null(False), None) if gone else cells
+        values = pl.Series(cells.dtype.categories)
+        gone = values.filter(strip_missing(values, missing).is_null())
+        return cells.set(cells.is_in(gone.to_list()).fill_null(False), None) if len(gone) else cells
+    if cells.dtype.is_numeric():
+        numbers = _missing_numbers(missing)
+        return cells.set(cells.is_in(numbers).fill_null(False), None) if numbers else cells
     if cells.dtype != pl.String:
         return cells
     return cells.to_frame().select(strip_missing_expr(pl.all(), missing)).to_series()
 
 
+def _missing_numbers(missing: Sequence[str]) -> list[float]:
+    """Return the words for a missing cell that are finite numbers."""
+    found = pl.Series(list(missing), dtype=pl.String).cast(pl.Float64, strict=False).drop_nulls()
+    return found.filter(found.is_finite()).to_list()
+
+
 def strip_missing_expr(cells: pl.Expr, missing: Sequence[str] = MISSING) -> pl.Expr:
-    """Return the expression of `meaning` for any text columns."""
+    """Return the expression of `strip_missing` for any text columns."""
     stripped = cells.str.strip_chars()
-    return pl.when(~stripped.str.to_lowercase().is_in(missing)).then(stripped)
+    present = ~stripped.str.to_lowercase().is_in(missing)
+    if numbers := _missing_numbers(missing):
+        present &= ~stripped.cast(pl.Float64, strict=False).is_in(numbers).fill_null(False)
+    return pl.when(present).then(stripped)
 
 
 def infer_type(name: str, cells: pl.Series, rows: int) -> ColumnType:

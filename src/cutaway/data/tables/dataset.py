@@ -15,8 +15,10 @@ Distributions of columns.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +28,12 @@ import polars as pl
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ...core.errors import ColumnError, NotEnoughDataError, Problem, shorten_repr
 from ...core.files import MEBIBYTE
 from ...core.spec import Episodes, Simple
 from ..build import DatasetBuilder, DataSource, DuplicateKeys
 from ..dataset_base import DataSet, Split
-from ..findings import Finding, missing_class_findings
+from ..findings import Finding, count_dropped, dropped_note, missing_class_findings
 from ..modalities import reject_changed
 from ..settings import DataSettings
 from ..splits import Rows, remaining_fractions, sample_rows
@@ -44,8 +47,14 @@ from .column_roles import (
     complete_rows,
     constant_target_error,
     find_leaks,
+    find_sentinels,
+    find_similar_categories,
     format_problems,
+    incomplete_rows,
+    numeric_columns,
     read_labels,
+    reject_incomplete,
+    reject_units,
 )
 from .column_types import (
     LEFT_OUT,
@@ -86,6 +95,7 @@ from .transforms import (
     fit_preprocessing,
     split_rows,
     unknown_note,
+    unreadable_inputs,
 )
 
 __all__ = ["TABLE_SUFFIXES", "open_table", "table_dataset"]
@@ -182,7 +192,43 @@ class TableBuilder(DatasetBuilder[TablePreprocessing, Split]):
         """Read the target of all rows, and leave out rows without one."""
         self.table = table
         self.labels = read_labels(table, self.roles.target, self.roles.types.get(self.roles.target))
-        self.rows, self.left_out = complete_rows(table, self.labels, self.roles.group, self.settings.missing)
+        incomplete = incomplete_rows(table, self.labels, self.roles.group)
+        self.rows, self.left_out = complete_rows(table, incomplete)
+        self.reject_problems(table, incomplete)
+
+    def reject_problems(self, table: Table, incomplete: Mapping[int, Problem]) -> None:
+        """Raise DataError with all problems of the table that `missing` does not allow, if there are any.
+
+        `incomplete` are the rows without a target or a group.
+        """
+        units = [column for column in numeric_columns(self.roles) if column in table.unit_problems]
+        if self.settings.missing == "drop" and not units:
+            return
+        roles = replace(self.roles, inputs=tuple(c for c in self.roles.inputs if c not in units))
+        cells: dict[tuple[int, str], Problem] = {}
+        if (incomplete or units) and self.settings.missing == "error":
+            rows = self.rows if len(self.rows) else np.arange(len(table))
+            cells = unreadable_inputs(table, roles, rows)
+        if not units and not incomplete:
+            return  # cells that cannot be read are reported once the rows are split
+        lines = problem_lines(table, self.roles, incomplete, cells, units, self.settings.missing)
+        if units and not incomplete and not cells:
+            reject_units(table, units)
+        problems = [
+            *(Problem(f"column {column}", table.unit_problems[column]) for column in units),
+            *_alternate(list(incomplete.values()), list(cells.values())),
+        ]
+        parts = [f"{format_count(len(units), 'column')} mix units"] if units else []
+        if incomplete:
+            of = f"{len(incomplete):,} of {format_count(len(table), 'row')}"
+            parts.append(f"{of} cannot be used because the target or group is missing")
+        if cells:
+            parts.append(f"{format_count(len(cells), 'cell')} cannot be read")
+        fix = "Fill them in, or leave those rows out with missing=drop."
+        if units or cells:
+            fix = "`cutaway check` lists each kind with the setting that fixes it."
+        error = ColumnError if units else NotEnoughDataError
+        raise error(f"{table.title}: {', '.join(parts)}.", problems, fix, lines=lines)
 
     def split(self) -> dict[str, Rows]:
         """Split the rows, infer the types of columns from training rows, and leave out rows as `missing` says."""
@@ -210,7 +256,8 @@ class TableBuilder(DatasetBuilder[TablePreprocessing, Split]):
         """Return the cells that are not of their column's type."""
         found = bad_cells(self.table, self.cells, self.learned, np.concatenate(list(splits.values())))
         rows = np.array([row for row, _ in found], np.int64)
-        return UnreadableCells(self.table.title, len(found), [rows], list(found.values()))
+        lines = problem_lines(self.table, self.roles, {}, found, (), self.settings.missing) if found else []
+        return UnreadableCells(self.table.title, len(found), [rows], list(found.values()), lines)
 
     def fit(self) -> TablePreprocessing:
         """Fit an encoder for each column."""
@@ -254,7 +301,13 @@ class TableBuilder(DatasetBuilder[TablePreprocessing, Split]):
     def common_notes(self) -> list[str]:
         """Return notes that a table in memory and one in row groups have."""
         notes = column_notes(self.sample, self.roles, self.types, self.preprocessing)
-        return [*self.left_out, *self.unread, *self.labels.notes(), *notes]
+        target, numeric = self.roles.target, self.sample_labels.numeric
+        used = self.sampled(self.used)
+        shown = {column: cells.gather(used) for column, cells in self.cells.items()}
+        of_target = {target: self.sample_labels.cells.gather(used)} if numeric else {}
+        types = {**self.types, **({target: NUMBER} if numeric else {})}
+        doubts = [*find_sentinels({**shown, **of_target}, types), *find_similar_categories(shown, types)]
+        return [*self.left_out, *self.unread, *self.labels.notes(), *doubts, *notes]
 
     @property
     def inputs(self) -> pl.DataFrame:
@@ -302,6 +355,10 @@ class StreamedTableBuilder(TableBuilder):
         roles = self.roles
         kinds = {roles.target: roles.types.get(roles.target)} | ({roles.group: "category"} if roles.group else {})
         super().read_targets(StreamedTable.compact(self.groups, kinds))
+
+    def reject_problems(self, table: Table, incomplete: Mapping[int, Problem]) -> None:
+        """Raise DataError if targets or groups are missing; the inputs are not in memory here."""
+        reject_incomplete(table, incomplete, self.settings.missing)
 
     def sampled(self, rows: Rows) -> Rows:
         """Return the numbers of these rows in the sample."""
@@ -366,8 +423,89 @@ def _without_unreadable(found: UnreadableCells, splits: Splits, missing: str) ->
     if missing == "fill":
         return splits, [f"missing=fill counts {format_count(found.count, 'unreadable cell')} as missing: {named}."]
     bad = np.unique(np.concatenate(found.rows))
+    total = sum(map(len, splits.values()))
     splits = drop_rows(splits, bad, found.error(EMPTIED))
-    return splits, [f"missing=drop left out {format_count(len(bad), 'row')} with unreadable cells: {named}."]
+    note = f"missing=drop left out {count_dropped(len(bad), total, 'row')} with unreadable cells: {named}."
+    return splits, [dropped_note(note, len(bad), total)]
+
+
+def _alternate(*lists: list[Problem]) -> list[Problem]:
+    """Return the items of the lists in turns, so that the first ones show each list."""
+    return [one for some in zip_longest(*lists) for one in some if one is not None]
+
+
+WORDS = 3  # distinct cells that a line names
+PLACES = 5  # rows that a line names
+
+
+def problem_lines(
+    table: Table,
+    roles: Roles,
+    incomplete: Mapping[int, Problem],
+    cells: Mapping[tuple[int, str], Problem],
+    units: Sequence[str],
+    missing: str,
+) -> list[str]:
+    """Return a line for each kind of problem of a table: column, count, rows, and the setting that fixes it.
+
+    The last lines say what missing=drop and missing=fill would do.
+    """
+    lines = [
+        f"column {column}: {table.unit_problems[column]}; types={column}:category or ignore={column}"
+        for column in units
+    ]
+    of_kind: dict[tuple[str, str], list[int]] = {}
+    for row, problem in incomplete.items():
+        where, gone = table.where(row, roles.target), table.frame[roles.target][row]
+        column = roles.target if problem.where == where else str(roles.group)
+        readable = f"{shorten_repr(gone)} " if gone else ""
+        of_kind.setdefault((column, problem.what.replace(readable, "") if readable else problem.what), []).append(row)
+    for (row, column), problem in cells.items():
+        what = problem.what.removeprefix(f"{shorten_repr(str(table.cells(column)[row]))} ") if column else ""
+        of_kind.setdefault((column, what), []).append(row)
+    for (column, what), rows in of_kind.items():
+        words = list(dict.fromkeys(cell for row in rows if (cell := table.text(column)[row])))
+        such = f" such as {', '.join(map(shorten_repr, words[:WORDS]))}" if words else ""
+        noun, said = format_count(len(rows), "cell" if words else "row"), what.removeprefix("is ").removeprefix("has ")
+        lines.append(f"column {column}: {noun}{such} ({_name_rows(table, rows)}): {said}{_way_out(words, what)}")
+    dropped = {row: column for (column, _), rows in of_kind.items() for row in rows}
+    if dropped:
+        counts = ", ".join(f"{c} {len({*rows}):,}" for c, rows in _rows_by_column(of_kind).items())
+        share = f"{len(dropped):,} of {format_count(len(table), 'row')} ({len(dropped) / len(table):.1%})"
+        lines.append(f"missing=drop leaves out {share}, because of: {counts}")
+    if cells and missing == "error":
+        target = "; a missing target or group is not filled" if incomplete else ""
+        lines.append(
+            f"missing=fill counts {format_count(len(cells), 'unreadable cell')} as missing: the training median with a "
+            f"missing-value indicator{target}"
+        )
+    return lines
+
+
+def _rows_by_column(of_kind: Mapping[tuple[str, str], list[int]]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for (column, _), rows in of_kind.items():
+        found.setdefault(column, []).extend(rows)
+    return found
+
+
+def _name_rows(table: Table, rows: Sequence[int]) -> str:
+    """Return the first of these rows as text: lines 2, 22, 42, …"""
+    more = ", …" if len(rows) > PLACES else ""
+    if table.called or table.parts or table.order is not None:
+        return ", ".join(table.place(row) for row in rows[:PLACES]) + more
+    numbers = [row + 1 if table.lines is None else int(table.lines[row]) for row in rows[:PLACES]]
+    noun = "row" if table.lines is None else "line"
+    return f"{noun}{'' if len(rows) == 1 else 's'} {', '.join(f'{n}' for n in numbers)}{more}"
+
+
+def _way_out(words: Sequence[str], what: str) -> str:
+    """Return the setting that reads unreadable cells as missing ones, if they are a few words."""
+    plain = [word for word in words if word.isprintable() and not any(sign in word for sign in ',"')]
+    if not words or len(plain) > WORDS or len(plain) < len(words) or "thousands" in what or "decimal" in what:
+        return ""
+    setting = f"missing_values=auto,{','.join(plain)}"
+    return f"; {shlex.quote(setting)} if it means missing"
 
 
 SAMPLE = 100_000  # rows of a table in row groups from which types are inferred

@@ -52,7 +52,7 @@ class Form:
     decimal: str = AUTO  # the sign before decimals: . or ,
     encoding: str = AUTO
     header: bool | None = None
-    missing_values: tuple[str, ...] = (AUTO,)  # words that stand for a missing cell
+    missing_values: tuple[str, ...] = (AUTO,)  # words that stand for a missing cell; auto stands for the default ones
     quoting: str = AUTO  # standard: quotes are marks around cells; none: they are text
     units: Mapping[str, str] | None = None  # column → unit of its numbers in training; None before there is one
     asked: bool = True  # whether the user gave it; otherwise it is a default for what a file leaves undecided
@@ -68,9 +68,17 @@ class Form:
     @property
     def missing(self) -> tuple[str, ...]:
         """Markers of a missing cell, in lower case; the empty cell is always one."""
-        if self.missing_values == (AUTO,):
-            return MISSING
-        return ("", *(word.strip().lower() for word in self.missing_values))
+        default = MISSING if AUTO in self.missing_values else ("",)
+        return tuple(dict.fromkeys((*default, *self._named)))
+
+    @property
+    def default_missing(self) -> tuple[str, ...]:
+        """The markers among `missing` that no setting names."""
+        return tuple(word for word in self.missing if word not in self._named)
+
+    @property
+    def _named(self) -> tuple[str, ...]:
+        return tuple(word.strip().lower() for word in self.missing_values if word != AUTO)
 
     @property
     def is_of_text(self) -> bool:
@@ -463,7 +471,7 @@ def plain_numerals(frame: pl.DataFrame, separator: str, form: Form) -> tuple[pl.
                 said.append((column.name, shown[0], read[int((cells == shown[0]).arg_max() or 0)]))
     notes = [_note(decimals, "a decimal comma", ".")] if decimals else []
     alone = [found for found in thousands if found[0] not in {name for name, *_ in decimals}]
-    notes += [_note(alone, "thousands set apart", "." if told == "," else ",")] if alone else []
+    notes += [_note(alone, "thousands separators", "." if told == "," else ",")] if alone else []
     return frame.with_columns(**written), told, notes
 
 
@@ -517,7 +525,8 @@ def _note(found: list[tuple[str, str, str]], what: str, otherwise: str) -> str:
     """Return a sentence on how the numbers of some columns were read."""
     names = ", ".join(name for name, *_ in found[:5]) + (", …" if len(found) > 5 else "")
     _, cell, read = found[0]
-    else_ = f"; decimal={otherwise} reads them otherwise" if "." in cell or "," in cell else ""
+    sign = "commas" if otherwise == "," else "points"
+    else_ = f"; decimal={otherwise} reads {sign} as decimal signs" if "." in cell or "," in cell else ""
     return (
         f"Numbers have {what} in {'column' if len(found) == 1 else 'columns'} {names}: {cell} is read as {read}{else_}."
     )

@@ -64,7 +64,7 @@ def read_cells(groups: RowGroups, frame: pl.DataFrame, types: Mapping[str, Colum
     for column, type in types.items():
         cells = frame[column]
         if type.kind == "number" and cells.dtype in EXACT:
-            found[column] = cells.cast(pl.Float64).fill_nan(None)
+            found[column] = strip_missing(cells.cast(pl.Float64).fill_nan(None), groups.form.missing)
         else:
             found[column] = strip_missing(
                 text_frame(cells.to_frame(), groups.path.name).to_series(), groups.form.missing
@@ -88,10 +88,12 @@ class UnreadableCells:
     count: int = 0
     rows: list[Rows] = field(default_factory=list)  # their rows
     problems: list[Problem] = field(default_factory=list)  # the first of them, by name
+    lines: list[str] = field(default_factory=list)  # one for each kind of problem
 
     def error(self, fix: str) -> DataError:
         """Return the error that names them."""
-        return DataError(f"{format_count(self.count, 'cell')} of {self.title} cannot be read.", self.problems, fix)
+        said = f"{format_count(self.count, 'cell')} of {self.title} cannot be read."
+        return DataError(said, self.problems, fix, lines=self.lines)
 
 
 def unread_cells(groups: RowGroups, rows: Rows, types: Mapping[str, ColumnType]) -> UnreadableCells:

@@ -35,7 +35,7 @@ from ...core.errors import (
     printable,
     shorten_repr,
 )
-from ...core.files import MEBIBYTE, error_reason, open_regular, read_bytes
+from ...core.files import MEBIBYTE, error_reason, is_blank, open_regular, read_bytes
 from ..folders import list_entries
 from .column_types import strip_missing
 from .delimited import AUTO, KEPT, OF_TEXT, Form, lacks_header, plain_numerals, read_delimited, strip_units
@@ -78,7 +78,7 @@ class Table:
         """Return the cells of a column, null where they are missing: as numbers if the source had numbers, else as
         text."""
         known = self.numbers.get(column)
-        return self.text(column) if known is None else known
+        return self.text(column) if known is None else strip_missing(known, self.form.missing)
 
     def text(self, column: str) -> pl.Series:
         """Return the text of a column's cells without spaces around it, null where they are missing."""
@@ -130,9 +130,10 @@ def read_table(path: Path, form: Form = Form()) -> Table:  # noqa: B008  # it is
     and `form` does not say so; SettingError if a format of text files is given for Parquet.
     """
     data = read_bytes(path)
-    if not data:
+    if is_blank(data):
+        size = f"its {format_count(len(data), 'byte')} are a byte order mark or blank" if data else "it has 0 bytes"
         raise NotEnoughDataError(
-            f"{path} is empty: it has 0 bytes.",
+            f"{path} is empty: {size}.",
             fix="Was it saved or copied to the end? Take it from its source again.",
         )
     if path.suffix.lower() == ".parquet":

@@ -24,13 +24,21 @@ from ...core.errors import (
     UnsupportedDataError,
 )
 from ...core.schema import COUNT
-from ...core.spec import Episodes, TableSpec
+from ...core.spec import Episodes, Simple, TableSpec
 from ..dataset_base import Preprocessing, Split, TensorSplit, remap_targets
 from ..in_memory.container import as_frame
 from ..settings import DataSettings
 from ..splits import SPLITS, Rows, draw_splits, remaining_fractions
 from . import delimited
-from .column_roles import Labels, Roles, format_problems, group_numbers, read_targets, reject_units
+from .column_roles import (
+    Labels,
+    Roles,
+    format_problems,
+    group_numbers,
+    read_labels,
+    reject_units,
+    unusable_targets,
+)
 from .column_types import (
     ENCODERS,
     LEFT_OUT,
@@ -38,8 +46,10 @@ from .column_types import (
     ColumnType,
     Encoder,
     Numbers,
+    decode,
     encoder_from_json,
     explain_unreadable,
+    format_cell,
     infer_type,
     requested_type,
     unreadable_mask,
@@ -80,10 +90,15 @@ class TablePreprocessing:
     fill: bool = False  # whether a cell that is not of its column's type counts as missing, or is rejected
     written: Form = KEPT  # format of the training table, the default for a new one
     width: int = 0  # columns of the training array; 0 if columns have names
+    drop: bool = False  # whether rows of a labelled table that cannot be used are left out; not saved
 
     SCHEMA: ClassVar[Mapping[str, Any]] = {
         "spec": specs.SCHEMA, "columns": [ENCODERS], "fill": bool, "read?": delimited.SCHEMA, "width?": COUNT,
     }  # fmt: skip
+
+    def with_missing(self, missing: str) -> TablePreprocessing:
+        """Return the same preprocessing with another setting `missing`, for new tables."""
+        return replace(self, fill=missing == "fill", drop=missing == "drop")
 
     def examples(self, sources: Any) -> TableSplit:
         """Prepare new rows without targets: paths of tables, tables in memory or dictionaries, one or many.
@@ -115,7 +130,7 @@ class TablePreprocessing:
         self._require([target.column], table)
         if not target.classes:
             reject_units(table, [target.column])
-        return self._as_split(table, read_targets(table, target.column, target))
+        return self._as_split(table, read_labels(table, target.column, target.cells, target.classes))
 
     def adopted(self, split: Split, theirs: Preprocessing) -> TableSplit:
         """Prepare the rows of another set, with its targets mapped to this one's. Raises DataError as `labelled`."""
@@ -160,8 +175,8 @@ class TablePreprocessing:
             raise ValueError(f"its columns give {len(features)} inputs, and its spec names {len(spec.columns)} others")
         return cls(spec, found, data["fill"], Form.from_json(data.get("read")), data.get("width") or 0)
 
-    def _as_split(self, table: Table, target: Tensor | None) -> TableSplit:
-        """Prepare all rows of a table; reject it if a cell is not of its column's type."""
+    def _as_split(self, table: Table, labels: Labels | None) -> TableSplit:
+        """Prepare the rows of a table; reject it if a cell is not of its column's type, or a target is missing."""
         self._require([encoder.name for encoder in self.encoders], table)
         reject_units(table, [encoder.name for encoder in self.encoders if encoder.kind == "number"])
         cells = {
@@ -169,17 +184,47 @@ class TablePreprocessing:
             for encoder in self.encoders
         }
         notes = []
+        without = {} if labels is None else labels.problems()
+        if without and not self.drop:
+            raise unusable_targets(table, list(without.values()), "leave those rows out with missing=drop")
         problems = bad_cells(table, cells, {encoder.name: encoder.type for encoder in self.encoders})
-        if problems and not self.fill:
-            raise unreadable_cells(table, list(problems.values()), "Fix them; an empty cell counts as missing.")
-        if problems:
-            found = list(problems.values())
+        found = list(problems.values())
+        dropped = sorted({*without, *(row for row, _ in problems)}) if self.drop else []
+        kept = np.setdiff1d(np.arange(len(table)), dropped)
+        if dropped:
+            share = f"{len(dropped):,} of {format_count(len(table), 'row')} ({len(dropped) / len(table):.1%})"
+            named = [*without.values(), *found]
+            if not len(kept):
+                raise NotEnoughDataError(f"missing=drop would leave out all rows of {table.title}.", named)
+            notes.append(f"missing=drop left out {share}: {format_problems(named)}.")
+            cells = {column: own.gather(kept) for column, own in cells.items()}
+        elif problems and not self.fill:
+            fix = "Fix them, or count them as missing with missing=fill"
+            raise unreadable_cells(
+                table, found, f"{fix}." if labels is None else f"{fix}, or leave those rows out with missing=drop."
+            )
+        elif problems:
             notes.append(
                 f"Unreadable cells count as missing ({format_count(len(found), 'cell')}): {format_problems(found)}."
             )
+        for encoder in self.encoders:
+            if isinstance(encoder, Category) or encoder.missing:
+                continue
+            if count := int(np.isnan(decode(cells[encoder.name], encoder.type)).sum()):
+                notes.append(
+                    f"Column {encoder.name}: {format_count(count, 'missing cell')} of {table.name or 'these rows'} "
+                    f"replaced by the training median, {format_cell(encoder.fill, encoder.type)}; training had no "
+                    "missing cells in this column."
+                )
         for column, count in self.unknown(cells).items():
             notes.append(unknown_note(column, count, table.name or "these rows"))
-        return TableSplit(self.encode(cells), target, lambda i: (table, i), notes)
+        target = None if labels is None else labels.tensor(self._simple_target, kept)
+        return TableSplit(self.encode(cells), target, lambda i: (table, int(kept[i])), notes)
+
+    @property
+    def _simple_target(self) -> Simple:
+        assert not isinstance(self.spec.target, Episodes), "rows have a target each"
+        return self.spec.target
 
     def _require(self, columns: Sequence[str], table: Table) -> None:
         absent = [column for column in columns if column not in table.columns]
@@ -203,6 +248,14 @@ def bad_cells(
             row = int(i)
             found[row, column] = Problem(table.where(row, column), explain_unreadable(str(cells[column][row]), type))
     return dict(sorted(found.items(), key=lambda item: item[0][0]))
+
+
+def unreadable_inputs(table: Table, roles: Roles, rows: Rows) -> dict[tuple[int, str], Problem]:
+    """Return the input cells that are not of the type that their column has in these rows, as `bad_cells`."""
+    cells = {c: table.text(c) if roles.types.get(c, "number") != "number" else table.cells(c) for c in roles.inputs}
+    types = column_types_for(cells, roles, rows, len(table))
+    cells |= {c: table.text(c) for c, type in types.items() if c in table.numbers and type.kind != "number"}
+    return bad_cells(table, cells, {column: type for column, type in types.items() if type.learned})
 
 
 def unreadable_cells(table: Table, problems: Sequence[Problem], fix: str) -> DataError:

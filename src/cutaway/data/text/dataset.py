@@ -31,7 +31,15 @@ from ..folders import SPLIT_FOLDERS, TEXTS, find_examples, list_entries, subfold
 from ..modalities import reject_changed
 from ..settings import DataSettings
 from ..splits import Rows, remaining_fractions
-from ..tables.column_roles import check_learnable, complete_rows, find_column, group_numbers, read_labels
+from ..tables.column_roles import (
+    check_learnable,
+    complete_rows,
+    find_column,
+    group_numbers,
+    incomplete_rows,
+    read_labels,
+    reject_incomplete,
+)
 from ..tables.dataset import TABLE_SUFFIXES
 from ..tables.delimited import Form
 from ..tables.table_files import Table
@@ -171,7 +179,9 @@ def dataset_from_columns(
     `tokenizer` is the default for tokenizer=auto, or says that the texts are token ids.
     """
     labels = read_labels(table, target, None)
-    rows, without_target = complete_rows(table, labels, group, settings.missing)
+    incomplete = incomplete_rows(table, labels, group)
+    reject_incomplete(table, incomplete, settings.missing)
+    rows, without_target = complete_rows(table, incomplete)
     texts = table.frame[text].fill_null("").to_list()
     empty = {i: Problem(table.where(i, text), "the text is empty") for i, t in enumerate(texts) if not t.strip()}
     rows, without_text = drop_empty_texts(rows, empty, settings.missing, "row")

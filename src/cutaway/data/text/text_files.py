@@ -32,7 +32,7 @@ from ...core.errors import (
     Problem,
     UnsupportedDataError,
 )
-from ...core.files import exists, read_bytes
+from ...core.files import exists, is_blank, read_bytes
 from ..build import DataSource
 from ..findings import leave_out, reject_fill
 from ..folders import SPLIT_FOLDERS, TEXTS, list_entries, unread_note
@@ -443,13 +443,13 @@ def read_text(path: Path) -> TextFile:
     Raises DataError, with the byte and the line, if it is not text, or empty; FileError if it cannot be read.
     """
     data = read_bytes(path)
+    if is_blank(data) and not data.decode("utf-8", "ignore").strip("\ufeff"):
+        problems = [Problem(str(path), f"it is empty ({len(data)} bytes)")]
+        raise NotEnoughDataError("A file that cannot be read:", problems, "Was it saved or copied to the end?")
     try:
         text = decode_utf8(data)
     except ValueError as error:
         raise DataError("A file that cannot be read:", [Problem(str(path), str(error))], UTF8) from error
-    if not text:
-        what = f"it is empty ({len(data)} bytes)"
-        raise DataError("A file that cannot be read:", [Problem(str(path), what)], "Was it saved or copied to the end?")
     notes = []
     if data.startswith(codecs.BOM_UTF8):
         notes.append(f"{path.name} begins with a byte order mark, which is left out.")

@@ -36,6 +36,7 @@ from ..experiment import (
     create_experiment_folder,
     fixed_threads,
     reject_other_out,
+    remove_failed_start,
 )
 from ..settings import CompareSettings
 from .candidates import Candidate, apply_budget, select_candidates, tune_settings
@@ -98,7 +99,7 @@ def compare(
         )
     made = {one.name: one for one in asked if isinstance(one, ModuleBuilder)}
     presets = [made[name] if name in made else preset(name) for name in about["models"]]
-    with lock_run(folder):
+    with remove_failed_start(folder, DOCUMENT), lock_run(folder):
         before = read_comparison(folder) if (folder / DOCUMENT).is_file() else None
         begun = about["results"]
         write_comparison(folder, about)

@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ...core.config import changed_settings, shell_command
 from ...core.metric_names import metric
+from ...data.dataset_base import IN_MEMORY
+from ...data.settings import DataSettings
 from ...data.splits import split_hash
 from ...draw.description import Drawing, View, table
 from ...draw.number_format import capitalize_name, format_value, number, percent, plural
@@ -126,13 +129,27 @@ def baseline_drawings(run: dict[str, Any], evaluation: dict[str, Any]) -> list[D
     )
     sentences = [
         f"Each is trained on the same split, with scikit-learn's default settings. To test whether a difference is "
-        f"significant, run `cutaway compare {run['model']} {run['data']['source']}`."
+        f"significant, run `{compare_command(run)}`."
     ]
     if simple["left_out"]:
         sentences.append(f"Not fitted, to save time: {', '.join(simple['left_out'])}.")
     rows = [[m["name"], m["value"], m["low"], m["high"]] for m in simple["models"]]
     heads = {"model": "text", name: format, "95 % from": format, "to": format}
     return [{"kind": "prose", "title": title, "sentences": sentences, "table": table(heads, rows)}]
+
+
+def compare_command(run: dict[str, Any]) -> str:
+    """Return the command that compares a model of the run with baselines on the same data, with its data settings.
+
+    For your own module, or data from Python, it is a call in Python.
+    """
+    given, own = changed_settings(run["settings"], DataSettings), run.get("own")
+    if run["data"]["source"] != IN_MEMORY and not own:
+        return shell_command("compare", run["model"], run["data"]["source"], given)
+    data = "data" if run["data"]["source"] == IN_MEMORY else repr(run["data"]["source"])
+    model = f"({run['model']!r}, {run['model']})" if own else repr(run["model"])
+    words = [f"[{model}]", data, *(f"{key}={value!r}" for key, value in given.items())]
+    return f"cutaway.compare({', '.join(words)})"
 
 
 def figure(run: dict[str, Any], evaluation: dict[str, Any]) -> Drawing:
