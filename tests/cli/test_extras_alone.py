@@ -132,12 +132,14 @@ def environment(folder: Path, extras: frozenset[str]) -> Path:
     return folder / "bin" / "python"
 
 
-def run(python: Path, script: str, arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a script in an environment, without anything of this one."""
+def run(
+    python: Path, script: str, arguments: list[str], folder: Path, timeout: float = 500
+) -> subprocess.CompletedProcess[str]:
+    """Run a script in an environment, without anything of this one, for `timeout` seconds at most."""
     clean = {"PATH": f"{python.parent}:/usr/bin:/bin", "HOME": str(folder), "OMP_NUM_THREADS": "1", "COLUMNS": "1000"}
     clean |= {"WANDB_MODE": "offline", "MLFLOW_TRACKING_URI": f"sqlite:///{folder}/mlflow.db"}
     command = [str(python), "-c", script, *arguments]
-    return subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True, timeout=500)
+    return subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True, timeout=timeout)
 
 
 def run_commands(python: Path, commands: list[list[str]], folder: Path) -> list[tuple[int, str]]:
@@ -246,7 +248,7 @@ def test_a_page_names_each_extra_that_its_commands_need(page: Path, core: Path, 
     if page.stem == "how_do_i":  # a Python block of the page writes this file
         network = cutaway.create_model("resnet18", num_classes=10, in_channels=3)
         torch.save(network.state_dict(), tmp_path / "resnet18.pth")
-    ran = run(core, RUN_PAGE, [json.dumps([line for _, lines in found for line in lines])], tmp_path)
+    ran = run(core, RUN_PAGE, [json.dumps([line for _, lines in found for line in lines])], tmp_path, timeout=1500)
     assert ran.returncode == 0, ran.stderr
     done = iter(json.loads(ran.stdout.splitlines()[-1]))
     of_page, wrong, lacks = set(NAMED.findall(found[0][0])), [], False
