@@ -63,6 +63,7 @@ nb_execution_raise_on_error = True
 nb_execution_in_temp = True
 nb_merge_streams = True
 nb_render_text_lexer = "text"
+nb_code_prompt_show, nb_code_prompt_hide = "Show the code", "Hide the code"
 
 # Nothing comes from another host. KaTeX 0.16.22: its script is the package's, style and fonts are ours.
 katex_css_path = "katex/katex.min.css"

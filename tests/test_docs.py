@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import posixpath
 import re
+import subprocess
 import sys
-from types import ModuleType
+from functools import cache
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -216,3 +220,64 @@ def test_the_glossary_names_settings_that_there_are() -> None:
     fields = [key for preset in presets().values() for key in field_names(type(preset.config))]
     assert {name for prefix, name in named if not prefix} <= set(field_names(TrainSettings))
     assert {name for prefix, name in named if prefix} <= set(fields)
+
+
+LINK = re.compile(
+    r"\]\(<?(?P<inline>[^)#>\s]*)(?:#(?P<anchor>[^)>\s]*))?>?(?: \"[^\"]*\")?\)"
+    r"|^\[[^\]]+\]: (?P<defined>[^#\s]+)|(?:src|href)=\"(?P<html>[^\"#]*)",
+    re.MULTILINE,
+)
+FENCED = re.compile(r"^( *)(`{3,}|~{3,}).*?^\1\2`*~* *$", re.DOTALL | re.MULTILINE)
+NAMED = re.compile(r"\{#([\w-]+)\}|^\(([\w-]+)\)=|id=\"([\w-]+)\"", re.MULTILINE)
+
+
+@cache
+def tracked() -> frozenset[str]:
+    """Return the files of the repository, without those that `make site` generates, and their folders."""
+    root = DOCS.parent
+    done = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip("needs a clone with git")
+    files = done.stdout.splitlines()
+    return frozenset({*files, *(str(folder) for file in files for folder in Path(file).parents)})
+
+
+@cache
+def anchors(page: str) -> frozenset[str]:
+    """Return what a link to a page can name: its headings, as GitHub writes them in an address, and other ids."""
+    text = (DOCS.parent / page).read_text(encoding="utf-8")
+    found = [name for names in NAMED.findall(text) for name in names if name]
+    for heading in re.findall(r"^#{1,6} +(.+?) *#*$", FENCED.sub("", text), re.MULTILINE):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        name = re.sub(r"[^\w\- ]", "", words).strip().replace(" ", "-")
+        found.append(f"{name}-{found.count(name)}" if name in found else name)
+    return frozenset(found)
+
+
+def test_every_relative_link_leads_to_a_file_of_the_repository() -> None:
+    """A page of docs/reference or docs/gallery is on the site only: on GitHub a link to it is dead."""
+    dead, checked = [], 0
+    for page in sorted(file for file in tracked() if file.endswith(".md")):
+        text = FENCED.sub("", (DOCS.parent / page).read_text(encoding="utf-8"))
+        text = re.sub(r"`[^`\n]*`", lambda code: re.sub(r"[\[\]()]", "", code[0]), text)
+        for link in LINK.finditer(text):
+            path = next(part for part in (*link.group("inline", "defined", "html"), "") if part is not None)
+            if re.match(r"[a-z]+:", path):
+                continue
+            checked += 1
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(page), path)) if path else page
+            anchor = link["anchor"] if target.endswith(".md") else None
+            if target not in tracked() or (anchor and anchor not in anchors(target)):
+                dead.append(f"{page}: {path}{f'#{anchor}' if anchor else ''}")
+    assert checked > 600
+    assert dead == []
+
+
+def test_links_in_words_to_code_lead_to_its_generated_page() -> None:
+    """On the site; a link whose text is the name of a file leads to the file."""
+    sources = load("docs_sources", DOCS / "extensions" / "sources.py")
+    for path, page in sources.GENERATED.items():
+        assert path in tracked()
+        app, text = SimpleNamespace(env=SimpleNamespace()), [f"[words](../{path}#anchor) [`code`](../{path})"]
+        sources._read(app, "python", text)
+        assert text == [f"[words]({page}#anchor) [`code`](source:{path})"]

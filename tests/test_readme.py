@@ -211,7 +211,7 @@ def test_a_command_for_each_kind_of_data_is_accepted(clone: Clone, capsys: pytes
 
 
 def test_a_command_for_each_wish_stands_on_the_page_that_is_linked() -> None:
-    for purpose, command, page in readme_rows("What you want"):
+    for purpose, command, page in readme_rows("Commands"):
         lines = re.findall(r"cutaway [^`\n]+", (ROOT / page).read_text(encoding="utf-8"))
         typed = {word for word in command.split() if not word.isupper()}  # without RUN, OUT, TEXT
         assert any(typed <= set(line.split()) for line in lines), (purpose, command, page)

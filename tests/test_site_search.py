@@ -116,13 +116,14 @@ def test_entries_of_a_page(extensions: Any) -> None:
         "## A `name_of` it\n```bash\ncutaway train --out runs/a\n```\n```{code-cell}\nhidden = 1\n```\n"
         "| setting | meaning |\n| --- | --- |\n| [`image_size`]{#data-image_size}<br>x | Height \\| width. |\n"
         "\n## Last\n"
+        "For $5 a norm $\\lVert\\mathbf v_i\\rVert \\le \\alpha$.\n$$\nx\n$$\n$$y$$\n"
         "```{py:module} a.b\n```\n:::{py:function} work(x: int) -> int\n\nReturn it.\n:::\n"
     )
     assert [tuple(entry) for entry in search.entries("p", page)] == [
         ("p", "", ("Grüße & more",), "See the page, code and a picture."),
         ("p", "a-name-of-it", ("Grüße & more", "A name_of it"), "cutaway train --out runs/a setting meaning"),
         ("p", "data-image-size", ("Grüße & more", "A name_of it", "image_size"), "image_size x Height width."),
-        ("p", "last", ("Grüße & more", "Last"), ""),
+        ("p", "last", ("Grüße & more", "Last"), "For $5 a norm ‖v_i‖≤α."),
         ("p", "a.b.work", ("Grüße & more", "work"), "work(x: int) -> int Return it."),
     ]
 

@@ -65,6 +65,13 @@ function begin(bar) {
 
 addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll(".filter").forEach(begin);
+  // The name of a module breaks after its dots.
+  document.querySelectorAll("h1").forEach((title) => {
+    for (const text of [...title.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE)) {
+      const parts = text.data.split(/(?<=\w\.)(?=\w)/);
+      text.replaceWith(...parts.flatMap((part, i) => (i ? [document.createElement("wbr"), part] : [part])));
+    }
+  });
   // What scrolls sideways can be reached by keyboard.
   document.querySelectorAll(".table-wrapper, .highlight pre").forEach((box) => {
     if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;

@@ -11,8 +11,17 @@ LINK = re.compile(r"\[([^\[\]]*)\]\((?!https?:)[^)\s]+\)")  # to another page, o
 
 def setup(app: Any) -> dict[str, bool]:
     """Called by Sphinx."""
+    app.connect("config-inited", _create_cache)
     app.connect("html-page-context", _link)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _create_cache(app: Any, config: Any) -> None:
+    """Create the database of the outputs before pages are read in parallel: two processes that both create it fail."""
+    if config.nb_execution_mode != "off":
+        from jupyter_cache import get_cache
+
+        get_cache(config.nb_execution_cache_path).list_cache_records()
 
 
 def to_notebook(text: str) -> Any:

@@ -53,6 +53,26 @@ MARKUP = (
     (re.compile(r"\s*\|\s*|\s+"), " "),
 )
 
+MATH = re.compile(r"(?<![\\$\w])\$(?=\S)([^$]+?)(?<=[^\s\\])\$(?![\d$])")
+SYMBOLS = {
+    "approx": "≈", "cdot": "·", "dots": "…", "ge": "≥", "in": "∈", "infty": "∞", "ldots": "…", "le": "≤", "lVert": "‖",
+    "mid": "|", "odot": "⊙", "partial": "∂", "rVert": "‖", "sqrt": "√", "sum": "Σ", "times": "×", "to": "→", "top": "ᵀ",
+}  # fmt: skip
+FONTS = (
+    "bar",
+    "boldsymbol",
+    "hat",
+    "left",
+    "mathbb",
+    "mathbf",
+    "mathcal",
+    "mathrm",
+    "operatorname",
+    "right",
+    "text",
+    "tfrac",
+)
+
 
 class Entry(NamedTuple):
     """One part of a page that a search can find: its page, anchor, headings from the page's title down, and text."""
@@ -139,6 +159,7 @@ def entries(page: str, source: str) -> Iterator[Entry]:
     module, anchor, lines, fence, kept = "", "", list[str](), "", True
     parts: list[tuple[str, tuple[str, ...], list[str]]] = []
     classes: list[str] = []
+    displayed = False  # between the two $$ of an equation, which is left out
     for line in source.splitlines():
         if marks := FENCE.match(line):
             if not fence:
@@ -151,6 +172,9 @@ def entries(page: str, source: str) -> Iterator[Entry]:
         if fence:
             if kept and not line.startswith(":"):
                 lines.append(line)
+            continue
+        if displayed or line.lstrip().startswith("$$"):
+            displayed ^= line.count("$$") == 1
             continue
         if heading := HEADING.match(line):
             level, title = len(heading[1]), plain(heading[2])
@@ -170,7 +194,7 @@ def entries(page: str, source: str) -> Iterator[Entry]:
         elif row := SETTING.match(line):
             parts.append((slug(row[2]), (*titles, row[1]), [line]))
         elif not re.match(r":{3,}|:[\w-]+:|\+\+\+$|\(\S+\)=$", line):
-            lines.append(line)
+            lines.append(MATH.sub(lambda math: tex_to_text(math[1]), line))
     for anchor, headings, those in parts:
         text = plain("\n".join(those).replace("([source](source:", "([]("))
         yield Entry(page, anchor, headings, text if page.startswith("reference/errors") else text[:LONGEST])
@@ -181,6 +205,24 @@ def plain(text: str) -> str:
     for pattern, new in MARKUP:
         text = pattern.sub(new, text)
     return text.strip()
+
+
+def tex_to_text(tex: str) -> str:
+    """Return inline mathematics as it can be read in one line."""
+
+    def symbol(command: re.Match[str]) -> str:
+        name = command[1]
+        if name in FONTS:
+            return ""
+        size = "CAPITAL" if name[0].isupper() else "SMALL"
+        try:
+            return SYMBOLS.get(name) or unicodedata.lookup(f"GREEK {size} LETTER {name.upper()}")
+        except KeyError:
+            return f" {name} "
+
+    text = re.sub(r"\\[,;:! ]", " ", tex)
+    text = re.sub(r"\\([a-zA-Z]+)\*? ?", symbol, text)
+    return " ".join(re.sub(r"[{}\\]", "", text).split())
 
 
 def slug(title: str) -> str:

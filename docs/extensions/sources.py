@@ -1,7 +1,11 @@
 """Links from a page to a file of the repository lead, on the site, to a page with that file's text.
 
-On GitHub `[nn/attention.py](../src/cutaway/nn/attention.py)` opens the file. Here it becomes `source:src/cutaway/…`
+On GitHub ``[`nn/attention.py`](../src/cutaway/nn/attention.py)`` opens the file. Here it becomes `source:src/cutaway/…`
 while the page is read, and the file is written, highlighted and with a number for each line, under `source/`.
+
+The pages under reference/ are generated from the code and are not in the repository. A link in words to a file that one
+of them is generated from leads to that page on the site, and to the file on GitHub:
+`[settings of the loss](../src/cutaway/training/config.py#training-loss)`.
 """
 
 from __future__ import annotations
@@ -10,18 +14,27 @@ import posixpath
 import re
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from docutils import nodes
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_for_filename
 from pygments.util import ClassNotFound
 
+if TYPE_CHECKING:
+    from docutils import nodes
+
 ROOT = Path(__file__).parents[2]
 TEMPLATE = Path(__file__).parents[1] / "_templates" / "source.html"
-LINK = re.compile(r"\]\(((?:\.\./)+[^)#\s]*)(#[^)\s]*)?\)")
+LINK = re.compile(r"(?P<quote>`?)\]\((?P<path>(?:\.\./)+[^)#\s]*)(?P<anchor>#[^)\s]*)?\)")
 PAGES = {"README.md": "/index.md", "CHANGELOG.md": "/changelog.md", "CONTRIBUTING.md": "/contributing.md"}
+GENERATED = {
+    "src/cutaway/__init__.py": "/reference/python.md",
+    "src/cutaway/data/settings.py": "/reference/settings.md",
+    "src/cutaway/models": "/reference/models.md",
+    "src/cutaway/training/config.py": "/reference/settings.md",
+    "src/cutaway/training/run_folder.py": "/reference/documents.md",
+}
 
 
 def setup(app: Any) -> dict[str, bool]:
@@ -43,27 +56,32 @@ def _linked(env: Any) -> dict[str, set[str]]:
 
 
 def _read(app: Any, docname: str, source: list[str]) -> None:
-    """Turn links that leave docs/ into links of the site."""
+    """Replace links that leave docs/ by links of the site."""
     found: set[str] = set()
 
-    def turned(link: re.Match[str]) -> str:
-        path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(docname), link[1]))
+    def replacement(link: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(docname), link["path"]))
+        anchor = link["anchor"] or ""
         if path.startswith("docs/"):
             return link[0]
         if path in PAGES:
-            return f"]({PAGES[path]})"
+            return f"{link['quote']}]({PAGES[path]}{anchor})"
+        if path in GENERATED and not link["quote"]:
+            return f"]({GENERATED[path]}{anchor})"
         if not (ROOT / path).exists():
-            return link[0]  # Sphinx says that it leads nowhere
+            return link[0]  # Sphinx reports it
         found.add(path)
-        return f"](source:{path})"
+        return f"{link['quote']}](source:{path})"
 
-    source[0] = LINK.sub(turned, source[0])
+    source[0] = LINK.sub(replacement, source[0])
     found |= set(re.findall(r"\]\(source:([^)\s#]+)", source[0]))
     _linked(app.env)[docname] = found
 
 
 def _resolve(app: Any, tree: nodes.document, docname: str) -> None:
-    for link in tree.findall(nodes.reference):
+    from docutils.nodes import reference
+
+    for link in tree.findall(reference):
         if link.get("refuri", "").startswith("source:"):
             path, _, at = link["refuri"].removeprefix("source:").partition("#")
             link["refuri"] = app.builder.get_relative_uri(docname, f"source/{path}") + (f"#{at}" if at else "")

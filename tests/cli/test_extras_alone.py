@@ -15,9 +15,11 @@ from importlib.metadata import PackageNotFoundError, distribution, requires
 from pathlib import Path
 
 import pytest
+import torch
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import cutaway
 from cutaway.core.extras import LIBRARIES
 from cutaway.data.synthetic import write_example
 
@@ -34,6 +36,23 @@ for words in json.loads(sys.argv[1]):
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         status = main(words)
+    done.append((status, " ".join(out.getvalue().split())))
+print(json.dumps(done))
+"""
+# Runs lines of a page: commands of Cutaway in this process, others in bash. Prints the status and the output of each.
+RUN_PAGE = r"""
+import contextlib, io, json, re, shlex, subprocess, sys
+from cutaway.apps.cli import main
+done = []
+for line in json.loads(sys.argv[1]):
+    command = re.fullmatch(r"(?:[A-Z_]+=\S+ )*cutaway ([^|;<>$]*?)(?: &)?", line)
+    if command is None:
+        ran = subprocess.run(["bash", "-c", line], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        done.append((ran.returncode, ran.stdout))
+        continue
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        status = main(shlex.split(command[1]))
     done.append((status, " ".join(out.getvalue().split())))
 print(json.dumps(done))
 """
@@ -113,12 +132,14 @@ def environment(folder: Path, extras: frozenset[str]) -> Path:
     return folder / "bin" / "python"
 
 
-def run(python: Path, script: str, arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a script in an environment, without anything of this one."""
+def run(
+    python: Path, script: str, arguments: list[str], folder: Path, timeout: float = 500
+) -> subprocess.CompletedProcess[str]:
+    """Run a script in an environment, without anything of this one, for `timeout` seconds at most."""
     clean = {"PATH": f"{python.parent}:/usr/bin:/bin", "HOME": str(folder), "OMP_NUM_THREADS": "1", "COLUMNS": "1000"}
     clean |= {"WANDB_MODE": "offline", "MLFLOW_TRACKING_URI": f"sqlite:///{folder}/mlflow.db"}
     command = [str(python), "-c", script, *arguments]
-    return subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True, timeout=500)
+    return subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True, timeout=timeout)
 
 
 def run_commands(python: Path, commands: list[list[str]], folder: Path) -> list[tuple[int, str]]:
@@ -193,6 +214,58 @@ def test_the_extra_serve_starts_both_servers(core: Path, tmp_path: Path) -> None
         assert (status, bool(sentence("serve").search(text))) == (2, True), text
         served = run(alone, SERVE, words, tmp_path)
         assert (served.returncode, served.stdout.strip()) == (0, "200"), served.stderr
+
+
+PAGES = [ROOT / "docs" / "how_do_i.md", *sorted((ROOT / "docs" / "start").glob("*.md"))]
+UNTYPED = re.compile(r"curl |kill |:")  # lines that need a server, and options of a block
+NAMED = re.compile(r"pip install 'cutaway\[(\w+)\]'")
+
+
+def parts(page: Path) -> list[tuple[str, list[str]]]:
+    """Return the text of each part of a page, and the lines of its commands, which train for one step in docs/start."""
+    found = []
+    for part in re.split(r"^(?=##+ )", page.read_text(encoding="utf-8"), flags=re.MULTILINE):
+        blocks = re.findall(r"^```(?:bash|\{console\})\n(.*?)^```", part, re.DOTALL | re.MULTILINE)
+        lines = [line for block in blocks for line in block.splitlines() if line and not UNTYPED.match(line)]
+        if page.parent.name == "start":
+            lines = [shortened(line) for line in lines]
+        found.append((part, lines))
+    return found
+
+
+def shortened(line: str) -> str:
+    """Return a command that trains for one step instead of to its end."""
+    if not line.startswith("cutaway train ") or "--resume" in line:
+        return line
+    return re.sub(r" (?:epochs|max_steps)=\d+", "", line) + " max_steps=1"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_names_each_extra_that_its_commands_need(page: Path, core: Path, tmp_path: Path) -> None:
+    """In the part with the command, or before the first heading, for all parts."""
+    found = parts(page)
+    if page.stem == "how_do_i":  # a Python block of the page writes this file
+        network = cutaway.create_model("resnet18", num_classes=10, in_channels=3)
+        torch.save(network.state_dict(), tmp_path / "resnet18.pth")
+    ran = run(core, RUN_PAGE, [json.dumps([line for _, lines in found for line in lines])], tmp_path, timeout=1500)
+    assert ran.returncode == 0, ran.stderr
+    done = iter(json.loads(ran.stdout.splitlines()[-1]))
+    of_page, wrong, lacks = set(NAMED.findall(found[0][0])), [], False
+    for text, lines in found:
+        title, named, needed = text.partition("\n")[0], set(NAMED.findall(text)), set[str]()
+        lacks = lacks and bool(of_page)
+        for line in lines:
+            status, printed = next(done)
+            extras = {extra for extra in EXTRAS if status == 2 and sentence(extra).search(printed)}
+            if status and not extras and not lacks:  # else it may need what an earlier command would have written
+                wrong.append((line, printed))
+            needed |= extras
+            lacks = lacks or bool(extras)
+        wrong += [(title, f"does not name {extra}") for extra in sorted(needed - named - of_page)]
+        if page.stem == "how_do_i" and lines:
+            wrong += [(title, f"does not need {extra}") for extra in sorted(named - needed)]
+    assert wrong == []
 
 
 @pytest.mark.slow

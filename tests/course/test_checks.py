@@ -69,7 +69,7 @@ DEMANDS = {
         "no further than the first pass without a mistake",
         "all corrections",
     ),
-    (1, "novikoff"): ("1 appended to each example and b to w", "(R/γ)²"),
+    (1, "novikoff"): ("Append a 1 to each example, and b to w", "(R/γ)²"),
     (1, "xor_network"): ("above 0", "Any network"),
     (2, "dense"): ("in rows",),
     (2, "parameters"): ("inputs have none",),
@@ -111,8 +111,8 @@ DEMANDS = {
     (9, "repeat_season"): ("last season", "exactly `horizon` values"),
     (10, "teacher_forced"): ("last word of y is left out",),
     (10, "context"): ("0 elsewhere", "1000"),
-    (10, "beam"): ("not among them",),
-    (10, "best"): ("place, from 0",),
+    (10, "beam"): ("not in the list",),
+    (10, "best"): ("index, from 0",),
     (10, "ngram_precision"): ("at most as often",),
     (11, "attention"): ("keys of each query", "thousands"),
     (11, "causal"): ("may look at itself", "last T of S"),
@@ -155,11 +155,16 @@ DEMANDS = {
     (18, "consistent"): ("None for a chain that did not end", "likeliest chain"),
     (18, "vote"): ("more than half", "k is odd"),
     (18, "pass_at"): ("fewer than k samples are wrong",),
-    (18, "next_level"): ("may be empty", "earlier proposal comes first", "the best first", "do not stay"),
+    (18, "next_level"): (
+        "may be empty",
+        "earlier proposal comes first",
+        "the best first",
+        "The given thoughts are not returned",
+    ),
     (19, "prune"): ("round(fraction", "absolute value"),
     (19, "quantize"): ("each row", "rounded to the nearest"),
     (19, "attack"): ("clipped", "nothing moves"),
-    (19, "calibration"): ("weighted by their examples", "last bin"),
+    (19, "calibration"): ("includes its lower edge", "p = 1", "Empty bins do not count"),
 }
 
 

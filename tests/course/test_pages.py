@@ -44,7 +44,7 @@ def test_every_page_has_its_chapter_and_every_chapter_its_page() -> None:
 
 def test_a_chapter_has_all_that_it_promises(chapter: Chapter) -> None:
     text = text_of(chapter)
-    for head in ("What teaching gets wrong here", "Exercises", "Further reading"):
+    for head in ("Common misconceptions", "Exercises", "Further reading"):
         assert f"\n## {head}\n" in text
     assert "source(" in text
     assert "frame(" in text
@@ -72,7 +72,7 @@ def test_a_chapter_begins_with_time_prerequisites_and_goals(chapter: Chapter) ->
 def test_a_chapter_ends_with_a_recap_and_exercises_of_three_levels(chapter: Chapter) -> None:
     text = text_of(chapter)
     heads = re.findall(r"^## (.*)$", text, re.MULTILINE)
-    assert heads[-4:] == ["What teaching gets wrong here", "Recap", "Exercises", "Further reading"]
+    assert heads[-4:] == ["Common misconceptions", "Recap", "Exercises", "Further reading"]
     recap = text.partition("\n## Recap\n")[2].partition("\n## ")[0]
     assert 3 <= recap.count("\n- ") <= 8
     exercises = text.partition("\n## Exercises\n")[2].partition("\n## ")[0]

@@ -9,7 +9,7 @@ from cutaway.experiments.settings import CompareSettings, PlanSettings, SearchSe
 from cutaway.training.config import TrainSettings
 
 GROUPS = {
-    "Training": (TrainSettings, "`cutaway train` and all that trains"),
+    "Training": (TrainSettings, "`cutaway train` and other commands that train"),
     "Data": (DataSettings, "every command that reads data"),
     "Shards": (ShardSettings, "`cutaway prepare`"),
     "Search": (SearchSettings, "`cutaway search`"),
@@ -20,10 +20,10 @@ GROUPS = {
 HEAD = """# Settings
 
 A setting (hyperparameter) is `key=value` on the command line, a line of a TOML file given as `@file.toml`, and a
-keyword in Python. A model's own are `model.KEY=value`; they stand with [each model](models.md). A card may hold other
-defaults than these: `cutaway show MODEL` prints them. What is typed wins, and an unknown key is rejected with the
-nearest names. `cutaway train --help TOPIC` prints the settings under one of the headings below, `--help KEY` one
-setting, `--help all` everything.
+keyword in Python. The settings of a model are `model.KEY=value`: see [each model](models.md). A model can have other
+defaults than the ones below: `cutaway show MODEL` prints them. Your own values take precedence. An unknown key is an
+error that lists the nearest names. `cutaway train --help TOPIC` prints the settings under one of the headings below,
+`--help KEY` one setting, and `--help all` all settings.
 """
 
 
@@ -34,13 +34,18 @@ def pages() -> dict[str, str]:
         parts.append(f"## {title}\n\nFor {where}.\n")
         topics = group_by_topic(group)
         for topic, entries in topics:
-            parts.append(f"### {title}: {topic.name}\n\n{topic.title[:1].upper()}{topic.title[1:]}.\n")
+            parts.append(f"### {title}: {topic.name}\n\n{capitalize(topic.title)}.\n")
             parts += table(title, entries)
         if not topics:
             parts += table(title, describe(group))
-    parts.append("## What they were called\n\n| before 0.7 | now |\n| --- | --- |")
+    parts.append("## Renamed settings\n\n| before 0.7 | now |\n| --- | --- |")
     parts += [f"| `{old}` | `{new}` |" for old, new in RENAMED.items()]
     return {"reference/settings.md": "\n".join(parts) + "\n"}
+
+
+def capitalize(text: str) -> str:
+    """Return a text that begins with a capital letter, unless it begins with a symbol such as ε."""
+    return text[:1].upper() + text[1:] if text[:1].isascii() else text
 
 
 def table(title: str, entries: list[SettingHelp]) -> list[str]:
@@ -48,6 +53,6 @@ def table(title: str, entries: list[SettingHelp]) -> list[str]:
     lines = ["| setting | meaning |\n| --- | --- |"]
     for s in entries:
         key = f"[`{s.key}`]{{#{title.lower()}-{s.key}}}"
-        cells = (f"{key}<br>{s.type}, `{s.default}`", f"{s.meaning[:1].upper()}{s.meaning[1:]}.")
+        cells = (f"{key}<br>{s.type}, `{s.default}`", f"{capitalize(s.meaning)}.")
         lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("$", "\\$") for cell in cells) + " |")
     return [*lines, ""]

@@ -123,9 +123,9 @@ def _learned(xs: Array, ts: Array, passes: int) -> tuple[Array, float, int, int]
 
 @exercise(
     "novikoff(xs, ts, w, b)",
-    "Novikoff's bound (R/γ)² on the mistakes, from a line (w, b) that separates the examples: with a 1 appended to "
-    "each example and b to w, R is the largest norm of an example and γ the smallest distance of an example to the "
-    "line, which is divided by the norm of the long w.",
+    "Novikoff's bound (R/γ)² on the mistakes, from a line (w, b) that separates the examples. Append a 1 to each "
+    "example, and b to w: R is the largest norm of such an example, and γ the smallest absolute value of w·x over "
+    "them, divided by the norm of this w.",
     level="medium",
 )
 def novikoff(answer: Answer) -> None:

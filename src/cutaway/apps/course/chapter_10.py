@@ -16,8 +16,8 @@ H = np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 1.0]])  # three states of an encoder
 
 @exercise(
     "last_states(h, lengths)",
-    "Of each sequence of a padded batch the state after its own last word, (N, d), from all states h (N, T, d) and "
-    "how many words each has.",
+    "The state of each sequence of a padded batch after its own last word, (N, d). h (N, T, d) has the states at "
+    "all positions, lengths (N,) the number of words of each sequence.",
     level="easy",
 )
 def last_states(answer: Answer) -> None:
@@ -120,9 +120,9 @@ TABLE = np.array(
 
 @exercise(
     "beam(P, first, steps, width)",
-    "The `steps` words that a beam of that width says after the word `first`, which is not among them. P[i, j] is "
-    "the probability of the word j after i; the `width` most probable prefixes are kept, and the most probable of the "
-    "last is the answer.",
+    "The list of `steps` words that beam search with this width finds after the word `first`, which is not in the "
+    "list. Words are numbers: P[i, j] is the probability of word j after word i. At each step the `width` most "
+    "probable prefixes are kept. The answer is the most probable one at the end.",
     level="medium",
 )
 def beam(answer: Answer) -> None:
@@ -151,8 +151,8 @@ def _beam(table: Array, first: int, steps: int, width: int) -> list[int]:
 
 @exercise(
     "best(answers, alpha)",
-    "The place, from 0, of the answer whose score log p / ((5 + n)/6)^alpha is largest; answers are (log p, n), n "
-    "their words.",
+    "The index, from 0, of the answer with the largest score log p / ((5 + n)/6)^alpha. Each answer is (log p, n), "
+    "where n is its number of words.",
     level="easy",
 )
 def best(answer: Answer) -> None:
@@ -176,8 +176,8 @@ def best(answer: Answer) -> None:
 
 @exercise(
     "ngram_precision(said, right, n)",
-    "BLEU's p_n of a sentence said and the right one, lists of words: the fraction of the n-grams said that are "
-    "right, each counted at most as often as the right sentence has it.",
+    "BLEU's p_n of a predicted sentence `said` and its reference `right`, lists of words: the fraction of the "
+    "predicted n-grams that are in the reference, each counted at most as often as it is there.",
     level="medium",
 )
 def ngram_precision(answer: Answer) -> None:

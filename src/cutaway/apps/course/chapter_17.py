@@ -131,8 +131,8 @@ def class_means(answer: Answer) -> None:
 @exercise(
     "probabilities(Q, C)",
     "The probability of each class for each query, (q, k): the softmax over the classes of minus the *squared* "
-    "distances of queries Q (q, d) and prototypes C (k, d). Distances may be as large as 100: exp of all of them "
-    "must not be 0.",
+    "distances of queries Q (q, d) and prototypes C (k, d). Distances may be as large as 100: the result must not "
+    "be 0/0.",
     level="medium",
 )
 def probabilities(answer: Answer) -> None:

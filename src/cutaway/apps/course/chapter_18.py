@@ -11,8 +11,9 @@ EXERCISES = exercise = Exercises()
 
 @exercise(
     "consistent(answers, likelihoods)",
-    "The answer that most chains give, of those with equally many the one with the likeliest chain: answers are "
-    "numbers, or None for a chain that did not end, likelihoods the log p of each chain. One at least ended.",
+    "The answer that most chains give; if there are several, the one with the likeliest chain. answers are "
+    "numbers, or None for a chain that did not end; likelihoods are the log p of each chain. At least one chain "
+    "ended.",
     level="medium",
 )
 def consistent(answer: Answer) -> None:
@@ -83,7 +84,7 @@ def pass_at(answer: Answer) -> None:
     "next_level(thoughts, propose, value, breadth)",
     "The list of the `breadth` thoughts with the largest value among all proposals, the best first; all of them if "
     "there are fewer. propose(thought) returns a list of thoughts, which may be empty, and value(thought) a "
-    "number. Of equal values, the earlier proposal comes first. The thoughts themselves do not stay: only their "
+    "number. Of equal values, the earlier proposal comes first. The given thoughts are not returned, only their "
     "proposals.",
     level="medium",
 )

@@ -40,9 +40,9 @@ def prune(answer: Answer) -> None:
 
 @exercise(
     "quantize(w, bits)",
-    "(q, s) with w (O, I) ≈ s q: whole numbers q (O, I) from -(2^(bits-1) - 1) to 2^(bits-1) - 1, rounded to the "
-    "nearest, and the step s (O,) of each row, by which its weight of the largest absolute value is the largest "
-    "number.",
+    "(q, s) with w (O, I) ≈ s q: integers q (O, I) from -(2^(bits-1) - 1) to 2^(bits-1) - 1, rounded to the "
+    "nearest, and the step s (O,) of each row: its largest absolute value divided by 2^(bits-1) - 1. No row is all "
+    "0.",
     level="medium",
 )
 def quantize(answer: Answer) -> None:
@@ -105,8 +105,8 @@ def attack(answer: Answer) -> None:
 @exercise(
     "calibration(p, right, bins)",
     "The expected calibration error: the mean of |accuracy - mean p| over bins of equal width from 0 to 1, "
-    "weighted by their examples; p (n,) is the confidence of each prediction, right (n,) is 1 where it is correct. "
-    "p = 1 is in the last bin.",
+    "weighted by their numbers of examples; p (n,) is the confidence of each prediction, right (n,) is 1 where it "
+    "is correct. A bin includes its lower edge, and the last one also p = 1. Empty bins do not count.",
     level="medium",
 )
 def calibration(answer: Answer) -> None:
