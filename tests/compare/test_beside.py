@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from scipy.stats import fisher_exact
 
-from cutaway.apps.cli.train import result_lines
+from cutaway.apps.cli.train import result_lines, summary
+from cutaway.core.config import build
 from cutaway.core.files import read_json, write_json
+from cutaway.core.spec import Classes, NextToken, Value
+from cutaway.data.dataset_base import IGNORED
 from cutaway.experiments.compare.baselines import MARGIN, MIN_SECONDS, _expected_seconds, baselines_for, score_baselines
 from cutaway.reports.run_report import build_report
+from cutaway.runs.evaluation import baseline_test
 from cutaway.runs.run import Run
 from cutaway.runs.train import train_model
+from cutaway.statistics.classes import independence_p_value
+from cutaway.tasks.classification import Classification
+from cutaway.tasks.language import Language
+from cutaway.tasks.regression import Regression
+from cutaway.training.config import TrainSettings
 from cutaway.views.run.documents import read_documents
 
 
@@ -89,3 +104,115 @@ def test_a_fit_takes_what_the_last_two_say() -> None:
     )  # it is the same for any number
     assert _expected_seconds([(100, 1.0), (200, 2.0)], 800) == pytest.approx(MARGIN * 8)  # it is in proportion
     assert _expected_seconds([(32, 0.5), (128, 0.1)], 512) == pytest.approx(MARGIN * 0.1)  # the first was slow to begin
+
+
+# --- not better than a trivial baseline -------------------------------------------------------------------------------
+
+
+def outcome(actual: np.ndarray, said: np.ndarray, classes: int = 2) -> dict[str, Any]:
+    """What is found of predictions of classes, whose training targets are the actual ones."""
+    task, target = Classification(Classes(tuple("abcdefghij"[:classes]), "kind")), torch.from_numpy(actual)
+    outputs = torch.nn.functional.one_hot(torch.from_numpy(said), classes).float()
+    compared = {"baseline": task.baseline(target, target)}
+    found = baseline_test(task, outputs, target, target, task.metrics(outputs, target), compared)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("prior", [(0.5, 0.5), (0.95, 0.05), (0.6, 0.1, 0.1, 0.1, 0.1)])
+@pytest.mark.parametrize("count", [40, 120])
+def test_models_without_skill_rarely_pass_and_collapsed_ones_never(prior: tuple[float, ...], count: int) -> None:
+    rng, classes = np.random.default_rng(0), len(prior)
+    actual = [rng.choice(classes, count, p=prior) for _ in range(40)]
+    for guess in (prior, np.full(classes, 1 / classes)):
+        passed = sum(outcome(y, rng.choice(classes, count, p=guess), classes)["better"] for y in actual)
+        assert passed <= 6  # 5 % of 40, with three standard deviations
+    collapsed = [outcome(y, np.zeros(count, int), classes) for y in actual if len(set(y)) > 1]
+    assert collapsed
+    assert all(not one["better"] and one["only"] == "a" for one in collapsed)
+    skilled = [outcome(y, np.where(rng.random(count) < 0.9, y, 0), classes)["better"] for y in actual]
+    assert count * min(prior) < 6 or sum(skilled) >= 36
+
+
+def test_a_rare_class_that_is_found_at_the_cost_of_accuracy_is_skill() -> None:
+    actual = np.repeat([0, 1], [190, 10])
+    said = np.concatenate([np.repeat([0, 1], [160, 30]), np.ones(10, int)])  # 85 % accuracy, the baseline has 95 %
+    assert outcome(actual, said)["better"]
+    assert not outcome(actual, said[::-1].copy())["better"]
+
+
+def test_independence_is_fishers_exact_test() -> None:
+    rng = np.random.default_rng(3)
+    for skill in (0.0, 0.1, 0.3):
+        actual = (rng.random(80) < 0.1).astype(int)
+        said = np.where(rng.random(80) < skill, actual, (rng.random(80) < 0.3).astype(int))
+        table = [[((actual == i) & (said == j)).sum() for j in (1, 0)] for i in (1, 0)]
+        expected = fisher_exact(table, alternative="greater")[1]
+        assert independence_p_value(actual, said) == pytest.approx(expected, abs=0.05)
+    actual, said = np.array([0, 0, 1, 1, 2]), np.array([0, 1, 1, 1, 2])
+    recall = [((said == k) & (actual == k)).sum() / (actual == k).sum() for k in range(3)]
+    every = [np.array(order) for order in itertools.permutations(said)]
+    at_least = [
+        sum(((order == k) & (actual == k)).sum() / (actual == k).sum() for k in range(3)) >= sum(recall) - 1e-9
+        for order in every
+    ]
+    assert independence_p_value(actual, said) == pytest.approx(np.mean(at_least), abs=0.03)
+
+
+def test_many_examples_are_tested_by_the_normal_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(4)
+    actual = rng.choice(3, 3000, p=[0.6, 0.3, 0.1])
+    said = np.where(rng.random(3000) < 0.02, actual, rng.choice(3, 3000))
+    permuted = independence_p_value(actual, said)
+    monkeypatch.setattr("cutaway.statistics.classes.MAX_PERMUTED", 100)
+    assert independence_p_value(actual, said) == pytest.approx(permuted, abs=0.02)
+
+
+def test_numbers_tags_and_tokens_are_compared_example_by_example() -> None:
+    rng = np.random.default_rng(5)
+    actual = torch.from_numpy(rng.normal(size=60)).float()
+    regression = Regression(Value("price", 0.0, 1.0))
+    for noise, better in ((0.5, True), (3.0, False)):
+        outputs = actual[:, None] + noise * torch.from_numpy(rng.normal(size=(60, 1))).float()
+        compared = {"baseline": regression.baseline(actual, actual)}
+        metrics = regression.metrics(outputs, actual)
+        found = baseline_test(regression, outputs, actual, actual, metrics, compared)
+        assert found is not None
+        assert found["better"] is better
+    tokens = torch.from_numpy(rng.choice(4, (12, 9), p=[0.7, 0.1, 0.1, 0.1]))
+    tokens[3, 5:] = IGNORED
+    language = Language(NextToken(4))
+    logits = torch.nn.functional.one_hot(tokens.clamp(min=0), 4).float()
+    for scale, better in ((4.0, True), (0.0, False)):
+        kept = language.summarize_outputs(scale * logits, tokens)
+        own, other = language.paired_with_baseline(kept, tokens, tokens)
+        counts = torch.bincount(tokens[tokens != IGNORED], minlength=4) + 1.0
+        by_hand = -(counts / counts.sum()).log()[tokens.clamp(min=0)].where(tokens != IGNORED, 0.0).sum(1)
+        assert torch.allclose(other.float(), by_hand, atol=1e-5)
+        assert own.sum().item() == pytest.approx(kept[..., 0].nansum().item(), rel=1e-5)
+        metrics, compared = language.metrics(kept, tokens), {"baseline": language.baseline(tokens, tokens)}
+        found = baseline_test(language, kept, tokens, tokens, metrics, compared)
+        assert found is not None
+        assert found["better"] is better
+
+
+def test_a_collapsed_run_is_told_in_one_line_with_the_settings_to_try(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [f"{x:.3f},{'yes' if i % 20 == 0 else 'no'}" for i, x in enumerate(rng.normal(size=400))]
+    (tmp_path / "rare.csv").write_text("\n".join(["x,kind", *rows]))
+    given = {"target": "kind", "epochs": 2, "threads": 1, "tensorboard": False}
+    run = train_model("softmax", str(tmp_path / "rare.csv"), given, out=tmp_path / "run")
+    (line,) = summary(run)["warnings"]
+    assert "majority-class baseline ('no')" in line
+    assert "balanced accuracy 50" in line
+    assert "the model predicts 'no' for every example" in line
+    assert "class_weights=balanced, sampling=balanced, monitor=balanced_accuracy" in line
+    assert sum(line in shown.replace("[yellow]", "").replace("[/]", "") for shown in result_lines(run)) == 1
+    assert line in str(build_report(read_documents(run.folder))["views"][0]["drawings"])
+    assert line in str(run)
+    for setting in ("class_weights=balanced", "sampling=balanced", "monitor=balanced_accuracy"):
+        key, _, value = setting.partition("=")
+        assert key in {f.name for f in dataclasses.fields(TrainSettings)}  # and it can be trained with
+        build(TrainSettings, {key: value})
+    given = {"epochs": 20, "threads": 1, "tensorboard": False, "lr": 0.05}
+    assert summary(train_model("softmax", "wine", given, out=tmp_path / "good"))["warnings"] == []
