@@ -62,11 +62,54 @@ def test_a_long_training_is_held_against_all_of_them(data: str, model: str, key:
     assert (run.folder / "evaluation.json").stat().st_mtime_ns == before
 
 
-def test_a_short_training_is_held_against_none(tmp_path: Path) -> None:
-    run = trained("softmax", "wine", tmp_path / "run", 10 * MIN_SECONDS - 0.01)
+def test_a_short_training_is_held_against_them_for_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = trained("softmax", "wine", tmp_path / "run", 0.1)
+    monkeypatch.setattr("cutaway.experiments.compare.baselines.SECONDS", 0.0)
     score_baselines(run)
     assert "simple" not in read_json(run.folder / "evaluation.json")
-    assert "(baseline)" not in build_report(read_documents(run.folder))["views"][0]["summary"]
+    monkeypatch.undo()
+    score_baselines(run)
+    assert read_json(run.folder / "evaluation.json")["simple"]["models"]
+
+
+def test_runs_on_the_same_data_share_the_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [trained("softmax", "wine", tmp_path / name, 3_600.0) for name in ("a", "b")]
+    other = trained("softmax", "iris", tmp_path / "c", 3_600.0)
+    score_baselines(runs[0])
+    monkeypatch.setattr("cutaway.experiments.compare.baselines._score_within", lambda *_: None)
+    score_baselines(other)
+    assert "simple" not in read_json(other.folder / "evaluation.json")
+    score_baselines(runs[1])
+    simple = [read_json(run.folder / "evaluation.json")["simple"] for run in runs]
+    assert simple[0] == simple[1]
+
+
+def test_a_model_below_the_best_of_them_is_told_so(tmp_path: Path) -> None:
+    run = trained("softmax", "wine", tmp_path / "run", 3_600.0)
+    score_baselines(run)
+    evaluation = read_json(run.folder / "evaluation.json")
+    for value, below in ((0.5, True), (1.0, False)):
+        evaluation["metrics"]["accuracy"] = {"value": value, "low": value - 0.1, "high": value}
+        write_json(run.folder / "evaluation.json", evaluation)
+        lines = [line for line in summary(run)["warnings"] if "below the baseline" in line]
+        assert len(lines) == below
+        assert all("the model mlp" in line and evaluation["simple"]["models"][0]["name"] in line for line in lines)
+
+
+def test_a_language_model_is_held_against_n_grams(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("she sells sea shells by the sea shore. " * 60)
+    given = {"max_steps": 2, "threads": 1, "tensorboard": False, "length": 16, "tokenizer": "characters"}
+    run = train_model("rnn", str(tmp_path / "text.txt"), given, out=tmp_path / "run")
+    score_baselines(run)
+    (only,) = read_json(run.folder / "evaluation.json")["simple"]["models"]
+    data = run.data()
+    (expected,) = baselines_for(data, run.task)
+    split = data.splits["test"]
+    assert split.target is not None
+    value = run.task.metrics(expected.fit(data).outputs(split), split.target)["loss"].value
+    assert only["name"] == "n-grams"
+    assert only["value"] == pytest.approx(value)
+    assert any("below the baseline" in line for line in summary(run)["warnings"])
 
 
 def test_what_takes_too_long_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,12 +166,11 @@ def outcome(actual: np.ndarray, said: np.ndarray, classes: int = 2) -> dict[str,
 @pytest.mark.parametrize("count", [40, 120])
 def test_models_without_skill_rarely_pass_and_collapsed_ones_never(prior: tuple[float, ...], count: int) -> None:
     rng, classes = np.random.default_rng(0), len(prior)
-    actual = [rng.choice(classes, count, p=prior) for _ in range(40)]
+    actual = [y for y in (rng.choice(classes, count, p=prior) for _ in range(48)) if len(set(y)) > 1][:40]
     for guess in (prior, np.full(classes, 1 / classes)):
         passed = sum(outcome(y, rng.choice(classes, count, p=guess), classes)["better"] for y in actual)
         assert passed <= 6  # 5 % of 40, with three standard deviations
-    collapsed = [outcome(y, np.zeros(count, int), classes) for y in actual if len(set(y)) > 1]
-    assert collapsed
+    collapsed = [outcome(y, np.zeros(count, int), classes) for y in actual]
     assert all(not one["better"] and one["only"] == "a" for one in collapsed)
     skilled = [outcome(y, np.where(rng.random(count) < 0.9, y, 0), classes)["better"] for y in actual]
     assert count * min(prior) < 6 or sum(skilled) >= 36
@@ -200,7 +242,7 @@ def test_a_collapsed_run_is_told_in_one_line_with_the_settings_to_try(tmp_path: 
     rng = np.random.default_rng(0)
     rows = [f"{x:.3f},{'yes' if i % 20 == 0 else 'no'}" for i, x in enumerate(rng.normal(size=400))]
     (tmp_path / "rare.csv").write_text("\n".join(["x,kind", *rows]))
-    given = {"target": "kind", "epochs": 2, "threads": 1, "tensorboard": False}
+    given = {"target": "kind", "epochs": 30, "threads": 1, "tensorboard": False, "lr": 0.01}
     run = train_model("softmax", str(tmp_path / "rare.csv"), given, out=tmp_path / "run")
     (line,) = summary(run)["warnings"]
     assert "majority-class baseline ('no')" in line
@@ -208,7 +250,8 @@ def test_a_collapsed_run_is_told_in_one_line_with_the_settings_to_try(tmp_path: 
     assert "the model predicts 'no' for every example" in line
     assert "class_weights=balanced, sampling=balanced, monitor=balanced_accuracy" in line
     assert sum(line in shown.replace("[yellow]", "").replace("[/]", "") for shown in result_lines(run)) == 1
-    assert line in str(build_report(read_documents(run.folder))["views"][0]["drawings"])
+    drawings = build_report(read_documents(run.folder))["views"][0]["drawings"]
+    assert [line] in [drawing.get("sentences") for drawing in drawings]
     assert line in str(run)
     for setting in ("class_weights=balanced", "sampling=balanced", "monitor=balanced_accuracy"):
         key, _, value = setting.partition("=")

@@ -88,7 +88,7 @@ def run_train(args: argparse.Namespace) -> int:
 
 def summary(run: Run) -> dict[str, Any]:
     """Return the result of a run as one JSON document."""
-    from ...runs.summary import baseline_warning
+    from ...runs.summary import warnings
     from ...training.run_folder import read_evaluation
 
     evaluation = read_evaluation(run.folder)
@@ -101,7 +101,7 @@ def summary(run: Run) -> dict[str, Any]:
         "metrics": evaluation["metrics"],
         "baseline": evaluation.get("baseline"),
         "simple": evaluation.get("simple"),
-        "warnings": [line for line in (baseline_warning(run.about, evaluation),) if line],
+        "warnings": warnings(run.about, evaluation),
         **{k: run.about[k] for k in ("model", "epochs_done", "seconds", "stopped", "summary")},
     }
 
