@@ -17,7 +17,15 @@ from cutaway.core.config import build
 from cutaway.core.files import read_json, write_json
 from cutaway.core.spec import Classes, NextToken, Value
 from cutaway.data.dataset_base import IGNORED
-from cutaway.experiments.compare.baselines import MARGIN, MIN_SECONDS, _expected_seconds, baselines_for, score_baselines
+from cutaway.experiments.compare.baselines import (
+    MARGIN,
+    MIN_SECONDS,
+    _expected_seconds,
+    baselines_for,
+    padded_targets,
+    score_baselines,
+    tag_baseline,
+)
 from cutaway.reports.run_report import build_report
 from cutaway.runs.evaluation import baseline_test
 from cutaway.runs.run import Run
@@ -110,6 +118,38 @@ def test_a_language_model_is_held_against_n_grams(tmp_path: Path) -> None:
     assert only["name"] == "n-grams"
     assert only["value"] == pytest.approx(value)
     assert any("below the baseline" in line for line in summary(run)["warnings"])
+
+
+def test_a_tagger_is_held_against_the_most_frequent_tag_and_suffixes(tmp_path: Path) -> None:
+    sentences = [
+        [("the", "D"), (f"{word}ing", "V"), (f"{word}s", "N")] for word in ("walk", "sing", "play", "swim")
+    ] * 8
+    lines = ["\n".join(f"{word} {tag}" for word, tag in sentence) for sentence in sentences]
+    (tmp_path / "train.conll").write_text("\n\n".join(lines) + "\n")
+    given = {"epochs": 1, "threads": 1, "tensorboard": False, "lr": 1e-6}
+    run = train_model("rnn", str(tmp_path / "train.conll"), given, out=tmp_path / "run")
+    baseline, data = tag_baseline(run.task.target), run.data()  # type: ignore[attr-defined]
+    fitted, split = baseline.fit(data), data.splits["test"]
+    targets = padded_targets(split)
+    assert run.task.metrics(fitted.outputs(split), targets)["accuracy"].value == 1.0
+    names = run.task.target.names  # type: ignore[attr-defined]
+    new = data.preprocessing.labelled(str(written(tmp_path / "new.conll", "the D\nrunning V\nruns N\nthe N\n")))
+    kept = fitted.outputs(new)
+    assert [names[int(k)] for k in kept[0, :, 0]] == ["D", "V", "N", "D"]
+    many = sum(len(data.splits["train"].row(i) or {}) for i in range(len(data.splits["train"])))  # "the" in each
+    p = (many + 1 / 3) / (many + 1)
+    assert kept[0, 0, 2].item() == pytest.approx(p)
+    assert kept[0, 3, 1].item() == pytest.approx(-np.log((1 / 3) / (many + 1)), rel=1e-4)
+    score_baselines(run)
+    (only,) = read_json(run.folder / "evaluation.json")["simple"]["models"]
+    assert (only["name"], only["value"]) == ("most frequent tag", 1.0)
+    assert any("below the baseline" in line for line in summary(run)["warnings"])
+
+
+def written(path: Path, text: str) -> Path:
+    """The path of a file with this text."""
+    path.write_text(text)
+    return path
 
 
 def test_what_takes_too_long_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,9 +79,9 @@ def test_a_finding_is_one_line_with_its_fix_in_a_terminal() -> None:
             [("a (val)", "b (train)")] * 9, {"val": 28}, {"val": 226}, "texts", "share words with", True
         ),
         Finding(
-            "Rows of one group of column site are in several splits: 40 of 50 groups are in several splits, and rows of "
-            "a group are alike (35% of nearest rows, beyond chance), such as a.b: 3 rows; c. A score says little of new "
-            "ones: group=site keeps each in one split."
+            "Rows of one group of column site are in several splits: 40 of 50 groups are in several splits, and rows "
+            "of a group are alike (35% of nearest rows, beyond chance), such as a.b: 3 rows; c. A score says little of "
+            "new ones: group=site keeps each in one split."
         ),
         Finding(
             "Possible target leakage by column fee: on 900 training rows, it alone explains 99% of price, all others "

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -42,6 +42,7 @@ from ...core.spec import (
     SeriesSpec,
     Spec,
     TableSpec,
+    Tags,
     TextSpec,
     Value,
     VideoSpec,
@@ -57,6 +58,7 @@ from ...tasks.classification import Classification
 from ...tasks.forecasting import fit_linear, fit_smoothing, seasonal_naive
 from ...tasks.language import Language
 from ...tasks.regression import Regression
+from ...tasks.tagging import Tagging
 from ...tasks.task import HIGHER_IS_BETTER, Task
 from ...training.evaluation import sequential_batches
 from ...training.run_folder import read_evaluation, read_run, write_evaluation
@@ -174,6 +176,66 @@ def _lookup(among: Keys, keys: Keys) -> tuple[NDArray[np.intp], NDArray[np.bool_
     """Return the position of each key in a sorted array, and whether it is there."""
     at = np.searchsorted(among, keys).clip(max=len(among) - 1)
     return at, among[at] == keys
+
+
+SUFFIX = 4  # maximum characters of a suffix by which the tag of an unknown word is predicted
+
+
+def tag_baseline(target: Tags) -> Baseline:
+    """Return the most frequent tag of each word in training; of unknown words, that of the longest known suffix.
+
+    E. Brill, A simple rule-based part of speech tagger, 1992, begins with it. Its outputs have the format that
+    evaluation keeps of a tagger's outputs.
+    """
+
+    def learn(data: DataSet, seed: int) -> Predictor:
+        del seed
+        counts: dict[str, NDArray[np.float64]] = {}
+        for words, tags in _tagged_words(data.splits["train"]):
+            for word, tag in zip(words, tags):
+                for key in _word_keys(word):
+                    counts.setdefault(key, np.zeros(len(target.names)))[tag] += 1
+        return lambda split: _tag_outputs(split, counts, target)
+
+    said = "The most frequent tag of each word; of unknown words, that of the longest known suffix of up to "
+    said += f"{SUFFIX} letters."
+    return Baseline("most frequent tag", said, learn)
+
+
+def _word_keys(word: str) -> list[str]:
+    """Return the word and its suffixes, the longest first; the empty suffix is the last. A suffix begins with a blank."""
+    return [word, *(f" {word[len(word) - k :].lower()}" for k in range(min(SUFFIX, len(word)), -1, -1))]
+
+
+def _tagged_words(split: Split) -> Iterator[tuple[list[str], list[int]]]:
+    """Yield the words of each sentence and their tags, in the order of the split, as far as the model receives them."""
+    for i in range(len(split)):
+        (batch,) = split.batches([torch.tensor([i])])
+        row = split.row(i)
+        assert row is not None, "tagged sentences have words"
+        tags = batch.target[0][batch.target[0] != IGNORED].tolist()
+        yield next(iter(row.values())).split(" ")[: len(tags)], tags
+
+
+def _tag_outputs(split: Split, counts: dict[str, NDArray[np.float64]], target: Tags) -> Tensor:
+    """Return predicted tag, loss in nats and probability of each token, shape (n, T, 3); NaN where there is no tag."""
+    targets = padded_targets(split)
+    outputs = torch.full((*targets.shape, 3), torch.nan)
+    uniform = np.full(len(target.names), 1 / len(target.names))
+    for i, (words, tags) in enumerate(_tagged_words(split)):
+        rows = []
+        for word, tag in zip(words, tags):
+            known = next(counts[key] for key in _word_keys(word) if key in counts)
+            p = (known + uniform) / (known.sum() + 1)
+            rows.append((float(p.argmax()), -float(np.log(p[tag])), float(p.max())))
+        outputs[i, targets[i] != IGNORED] = torch.tensor(rows).view(-1, 3)
+    return outputs
+
+
+def padded_targets(split: Split) -> Tensor:
+    """Return the targets of the tokens of each example, shape (n, T), padded with IGNORED."""
+    rows = [next(iter(split.batches([torch.tensor([i])]))).target[0] for i in range(len(split))]
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=IGNORED)
 
 
 MAX_FIT_CELLS = 20_000_000  # maximum training examples times inputs of a fit
@@ -732,6 +794,7 @@ def _exponentiate(outputs: Tensor) -> Tensor:
 
 FRACTION = 0.1  # of the training time, the limit for all baselines together
 SECONDS = 5.0  # limit of a short training
+SENTENCES_PER_SECOND = 2_000  # that the baseline of a tagger reads, at least
 TOKENS_PER_SECOND = 50_000  # that an n-gram model fits or scores, at least
 MIN_SECONDS = 0.25  # seconds that must remain to start another baseline
 FIRST, GROWTH = 32, 4  # training examples of the first timed fit, and the factor between fits
@@ -744,14 +807,14 @@ def score_baselines(run: Run) -> None:
     """Fit baselines for a run's data and store their scores on the run's evaluation split in evaluation.json.
 
     All baselines together take at most a tenth of the training time, or 5 s if that is longer. Nothing is done if the
-    scores exist already, if the run has no evaluation.json, for other tasks than plain classification, regression and
-    language modelling (forecasts are compared when they are evaluated), and if the data are no longer available.
+    scores exist already, if the run has no evaluation.json, for other tasks than plain classification, regression, tagging
+    and language modelling (forecasts are compared when they are evaluated), and if the data are no longer available.
     """
     evaluation = read_evaluation(run.folder)
     seconds = max(SECONDS, FRACTION * (run.about.get("seconds") or 0.0))
     if evaluation is None or "simple" in evaluation:
         return
-    if type(run.task) not in (Classification, Language) and not isinstance(run.task, Regression):
+    if type(run.task) not in (Classification, Language, Tagging) and not isinstance(run.task, Regression):
         return
     if known := _score_of_other_run(run, evaluation):
         write_evaluation(run.folder, {**evaluation, "simple": known})
@@ -773,13 +836,14 @@ def _score_within(task: Task, data: DataSet, split: Split, key: str, end: float)
 
     Return None if none was fitted. The constant baseline is left out, because the run reports it already.
     """
-    if type(task) is Language:
-        baselines = _timed_ngrams(data, split, end)
+    if isinstance(task, Language | Tagging):
+        baselines = _timed_ngrams(data, split, end) if isinstance(task, Language) else _timed_tags(data, split, end)
         if not baselines:
             return None
         (only,) = baselines
-        assert split.target is not None
-        own = task.metrics(only.fit(data).outputs(split), split.target)[key].to_json()
+        target = split.target if isinstance(task, Language) else padded_targets(split)
+        assert target is not None
+        own = task.metrics(only.fit(data).outputs(split), target)[key].to_json()
         return {"metric": key, "models": [{"name": only.name, "explanation": only.explanation, **own}], "left_out": []}
     baselines = baselines_for(data, task)[1:]
     scored: list[tuple[Baseline, Metric]] = []
@@ -803,6 +867,13 @@ def _timed_ngrams(data: DataSet, split: Split, end: float) -> list[Baseline]:
         return []
     tokens = int((end - time.perf_counter()) * TOKENS_PER_SECOND) - len(split) * spec.longest
     return [ngram_baseline(target, total, spec.longest, min(MAX_FIT_TOKENS, tokens))] if tokens >= spec.longest else []
+
+
+def _timed_tags(data: DataSet, split: Split, end: float) -> list[Baseline]:
+    """Return the baseline of a tagger, if reading so many sentences is expected to end in time; otherwise nothing."""
+    target, seconds = data.spec.target, end - time.perf_counter()
+    enough = len(data.splits["train"]) + 2 * len(split) <= seconds * SENTENCES_PER_SECOND
+    return [tag_baseline(target)] if isinstance(target, Tags) and enough else []
 
 
 def _score_of_other_run(run: Run, evaluation: dict[str, Any]) -> dict[str, Any] | None:
