@@ -203,7 +203,7 @@ def tag_baseline(target: Tags) -> Baseline:
 
 
 def _word_keys(word: str) -> list[str]:
-    """Return the word and its suffixes, the longest first; the empty suffix is the last. A suffix begins with a blank."""
+    """Return the word and its suffixes, the longest first and the empty one last. A suffix begins with a blank."""
     return [word, *(f" {word[len(word) - k :].lower()}" for k in range(min(SUFFIX, len(word)), -1, -1))]
 
 
@@ -807,8 +807,9 @@ def score_baselines(run: Run) -> None:
     """Fit baselines for a run's data and store their scores on the run's evaluation split in evaluation.json.
 
     All baselines together take at most a tenth of the training time, or 5 s if that is longer. Nothing is done if the
-    scores exist already, if the run has no evaluation.json, for other tasks than plain classification, regression, tagging
-    and language modelling (forecasts are compared when they are evaluated), and if the data are no longer available.
+    scores exist already, if the run has no evaluation.json, for other tasks than plain classification, regression,
+    tagging and language modelling (forecasts are compared when they are evaluated), and if the data are no longer
+    available.
     """
     evaluation = read_evaluation(run.folder)
     seconds = max(SECONDS, FRACTION * (run.about.get("seconds") or 0.0))
