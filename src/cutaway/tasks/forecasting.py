@@ -115,9 +115,9 @@ class Smoothing:
 
 
 def fit_smoothing(train: WindowSplit, season: int) -> Smoothing | None:
-    """Return exponential smoothing whose α has the smallest squared error on the training split, for each column.
+    """Return exponential smoothing, of all steps or of each phase of the season, with the smallest training error.
 
-    The weight of the k-th last step of the same phase is proportional to (1 − α)^(k − 1): R. J. Hyndman, G.
+    α is chosen for each column. The weight of the k-th last step is proportional to (1 − α)^(k − 1): R. J. Hyndman, G.
     Athanasopoulos, Forecasting: principles and practice, 2021, section 8.1. The result is None if a column has no
     measured target.
     """
@@ -126,10 +126,17 @@ def fit_smoothing(train: WindowSplit, season: int) -> Smoothing | None:
     columns = train.targets.shape[1]
     alphas = torch.tensor(ALPHAS, dtype=torch.float64).expand(columns, -1)  # (C, A)
     index = torch.linspace(0, len(train) - 1, min(len(train), SMOOTHED_WINDOWS)).round().long()
-    said = Smoothing(alphas[:, 0], season).forecast(train, index, alphas)
-    error = (said - train.target[index][:, None].double()).square().view(*said.shape[:2], -1, columns)  # (N, A, H, C)
-    of_column = error.nanmean((0, 2))  # (A, C)
-    return None if of_column.isnan().any() else Smoothing(alphas[0][of_column.argmin(0)], season)
+    best: tuple[float, Smoothing] | None = None
+    for period in dict.fromkeys((1, season)):
+        said = Smoothing(alphas[:, 0], period).forecast(train, index, alphas)
+        error = (said - train.target[index][:, None].double()).square().view(*said.shape[:2], -1, columns)
+        of_column = error.nanmean((0, 2))  # (A, C)
+        if of_column.isnan().any():
+            return None
+        least, which = of_column.min(0)
+        if best is None or least.mean().item() < best[0]:
+            best = least.mean().item(), Smoothing(alphas[0][which], period)
+    return best[1] if best else None
 
 
 @dataclass(frozen=True)

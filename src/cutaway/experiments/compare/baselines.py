@@ -772,8 +772,7 @@ def _forecasts(target: Horizon) -> list[Baseline]:
     if target.season_length > 1:
         said = f"Repeats the last {target.season_length} steps."
         found.append(Baseline("seasonal naive", said, repeated(target.season_length)))
-    said = "Mean of the past steps, with exponentially decreasing weights"
-    said += f", of the same phase of {target.season_length} steps." if target.season_length > 1 else "."
+    said = "Mean of the past steps, or of those of the same phase of a season, with exponentially decreasing weights."
     found.append(Baseline("exponential smoothing", said, learn_smoothing))
     said = "Each step ahead is a weighted sum of the last steps of the same column, by least squares."
     return [*found, Baseline("linear model", said, learn_linear)]
