@@ -270,7 +270,7 @@ def test_forecasts_are_those_that_the_task_knows(shared_data: Path) -> None:
     data, task, found = opened("airline")
     train, test = data.splits["train"], data.splits["test"]
     theirs = simple_forecasts(train, test, data.spec.target.season_length)  # type: ignore[arg-type, union-attr]
-    assert list(found) == ["last value", "seasonal naive", "linear model"]
+    assert list(found) == ["last value", "seasonal naive", "exponential smoothing", "linear model"]
     for ours, their in zip(found.values(), theirs):
         assert torch.equal(ours.fit(data).outputs(test), their.outputs)
     assert score(data, task, found["linear model"], "rmse") < score(data, task, found["seasonal naive"], "rmse")
@@ -280,7 +280,12 @@ def test_signals_are_their_steps(shared_data: Path) -> None:
     data, task, found = opened("mnist1d", max_samples=600)
     assert list(found) == [
         "the most frequent class", "gradient boosting", "random forest", "linear model", "nearest neighbors",
+        "1-nearest neighbor",
     ]  # fmt: skip
+    x, y = arrays(data.splits["train"])
+    inputs, actual = arrays(data.splits["test"])
+    nearest = ((inputs[:, None] - x) ** 2).sum(2).argmin(1)
+    assert score(data, task, found["1-nearest neighbor"]) == pytest.approx((y[nearest] == actual).mean())
     assert score(data, task, found["random forest"]) > 0.3 > 2 * score(data, task, found["the most frequent class"])
 
 

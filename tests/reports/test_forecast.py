@@ -55,6 +55,7 @@ def test_each_step_has_its_error_beside_the_simple_forecasts() -> None:
         "model",
         "repeating the last value",
         "repeating the last 6 steps",
+        "exponential smoothing",
         "a linear model of the last 12 steps",
     ]
     assert [row[0] for row in view["table"]["rows"]] == [1, 2, 3, 4, 5]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import warnings
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 import torch.nn.functional as F
@@ -14,7 +16,15 @@ import torch.nn.functional as F
 from cutaway.core.errors import SettingError
 from cutaway.core.spec import Horizon, SeriesSpec
 from cutaway.data.series.transforms import WindowSplit
-from cutaway.tasks.forecasting import Forecasting, fit_linear, seasonal_naive, simple_forecasts
+from cutaway.tasks.forecasting import (
+    ALPHAS,
+    Forecasting,
+    Smoothing,
+    fit_linear,
+    fit_smoothing,
+    seasonal_naive,
+    simple_forecasts,
+)
 from cutaway.tasks.task import task_for
 
 ONE = Horizon(3, ("load",), (50.0,), (4.0,), season_length=4)
@@ -142,6 +152,36 @@ def test_a_repeating_series_is_forecast_without_error() -> None:
         assert (rule.outputs - targets(split)).abs().max() < 1e-3, rule.name
 
 
+@pytest.mark.parametrize("season", [1, 4])
+def test_exponential_smoothing_is_polars_weighted_mean(season: int) -> None:
+    values = random(50, 2).cumsum(0)
+    values[20, 0] = torch.nan  # a missing step has no weight
+    split = split_of(values, 6, 6, columns=2)
+    said = Smoothing(torch.tensor([0.3, 0.8], dtype=torch.float64), season)(split).view(len(split), 6, 2)
+    for i in (0, 9, len(split) - 1):
+        start = int(split.starts[i])
+        for column, alpha in enumerate((0.3, 0.8)):
+            for h in range(6):
+                period = min(season, start)
+                past = values[(start + h % period) % period : start : period, column].tolist()
+                known = pl.Series([None if math.isnan(x) else x for x in past], dtype=pl.Float64)
+                expected = known.ewm_mean(alpha=alpha, adjust=True, ignore_nulls=False).forward_fill()[-1]
+                assert said[i, h, column].item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_exponential_smoothing_chooses_the_alpha_with_the_smallest_error() -> None:
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(400, 1, generator=generator)
+    level, walk = split_of(noise, 20, 1), split_of(noise.cumsum(0), 20, 1)
+    chosen = [fit_smoothing(split, 1) for split in (level, walk)]
+    assert chosen[0] is not None
+    assert chosen[1] is not None
+    assert chosen[0].alpha.item() <= 0.1  # the mean is the best forecast of noise
+    assert chosen[1].alpha.item() >= 0.8  # the last value is the best forecast of a random walk
+    errors = {a: (Smoothing(torch.tensor([a]).double(), 1)(walk) - targets(walk)).square().mean() for a in ALPHAS}
+    assert errors[chosen[1].alpha.item()] == min(errors.values())
+
+
 def test_the_linear_model_is_least_squares() -> None:
     train, test = split_of(random(300, 3), 5, 2, columns=2, known=1), split_of(random(60, 3, seed=1), 5, 2, 2, known=1)
     fitted = fit_linear(train)
@@ -195,8 +235,8 @@ def test_the_model_stands_beside_the_simple_forecasts() -> None:
     task = Forecasting(dataclasses.replace(ONE, naive=(0.5,)))
     found = task.beside(targets(test) * 0.9, train, test)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert [b["key"] for b in found["baselines"]] == ["last", "season", "linear"]
-    assert found["baseline"]["value"] == min(b["rmse"]["value"] for b in found["baselines"])
+    assert [b["key"] for b in found["baselines"]] == ["last", "season", "smoothing", "linear"]
+    assert found["baseline"]["value"] == pytest.approx(min(b["rmse"]["value"] for b in found["baselines"]))
     assert found["baseline"]["name"] == found["forecast"]["best"]
     model = task.metrics(targets(test) * 0.9, targets(test))["rmse"].value
     for b in found["baselines"]:

@@ -129,7 +129,7 @@ def test_a_run_keeps_the_mean_and_says_so(tmp_path: Path) -> None:
     assert (about["average"]["first"], about["average"]["last"]) == (2, 3)
     assert about["best"]["epoch"] >= 1
     assert any(
-        "kept: mean of the weights after epochs 2 to 3, validation accuracy" in line for line in result_lines(run)
+        "Kept the mean of the weights after epochs 2 to 3, validation accuracy" in line for line in result_lines(run)
     )
     off = {**given, "average_epochs": 0}
     plain = train_model("lenet5-modern", "digits", off, out=tmp_path / "p", progress=Progress(shown=False))

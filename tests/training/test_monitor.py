@@ -92,6 +92,17 @@ def test_a_run_says_by_what_it_was_chosen(tmp_path: Path) -> None:
     assert any("validation loss" in line for line in result_lines(run))
 
 
+def test_the_kept_epoch_is_told_with_its_metric_and_value(tmp_path: Path) -> None:
+    given = {"epochs": 3, "tensorboard": False, "threads": 1}
+    run = train_model("softmax", "iris", {**given, "monitor": "macro_f1"}, out=tmp_path / "f1")
+    best = read_json(run.folder / "run.json")["best"]
+    said = f"Kept epoch {best['epoch']} of 3: best validation macro F1 {100 * best['value']:.2f} % (monitor=macro_f1)"
+    assert result_lines(run).count(said) == 1
+    run = train_model("softmax", "iris", {**given, "val": 0}, out=tmp_path / "plain")
+    said = "Kept epoch 3 of 3: the last epoch, because there is no validation split"
+    assert result_lines(run).count(said) == 1
+
+
 def test_a_score_that_is_infinite_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Trainer, "validate", lambda *args: {"loss": float("inf"), "accuracy": float("nan")})
     run = train_model(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -210,3 +211,32 @@ def test_an_estimate_weighs_what_is_there() -> None:
     assert images < found.activations < 20 * images
     assert 0 < found.seconds_per_step < 1
     assert not Path("unused").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"lr": 10.0}, "lr=10 is very high for optimizer=adamw"),
+        ({"lr": 10.0, "optimizer": "sgd"}, "lr=10 is very high for optimizer=sgd"),
+        ({"lr": 1.0, "optimizer": "sgd"}, ""),
+        ({"lr": 0.1}, ""),
+        ({"lr": 1e-12}, "lr=1e-12 is very low"),
+        ({"label_smoothing": 0.9}, "label_smoothing=0.9 is very high"),
+        ({"grad_clip": 1e-6}, "grad_clip=1e-06 is very low"),
+        ({"batch_size": 100_000}, "batch_size=100,000 exceeds the"),
+        ({"lr": 2.0, "schedule": "noam"}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_typed_setting_that_prevents_learning_is_told_in_one_line(given: dict[str, Any], said: str) -> None:
+    from cutaway.training.setup import unusual_setting_notes
+
+    lines = unusual_setting_notes(setup_training("softmax", "iris", given), given)
+    assert len(lines) == bool(said)
+    assert all(line.startswith(f"Unusual setting: {said}") and len(line) <= 160 for line in lines)
+
+
+def test_the_scale_of_the_perceptron_rule_is_not_unusual() -> None:
+    from cutaway.training.setup import unusual_setting_notes
+
+    assert unusual_setting_notes(setup_training("perceptron", "xor", {"lr": 10.0}), {"lr": 10.0}) == []

@@ -18,6 +18,7 @@ Each modality provides a key for each example; equal keys are duplicates. Near-d
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -31,6 +32,11 @@ from ..core.errors import DataError, IncompatibleSettingError, NotEnoughDataErro
 from ..core.spec import Target
 from .settings import DataSettings
 
+BRIEF = 140  # characters of a finding in a terminal
+SHOWN_AT_MOST = 5  # findings in a terminal
+EXAMPLES = re.compile(r",? (?:for example|such as) .*?(?=\. [A-Z]|\.?$)", re.DOTALL)
+SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
+SETTING = re.compile(r"\b[a-z_]+=[^\s,;:()]+")
 ALIKE_AT_MOST = 3  # groups of labels that one finding names
 UNSEEN = ("Cf", "Zs", "Cc")  # Unicode categories of invisible characters: zero-width marks, blanks, controls
 
@@ -39,20 +45,51 @@ class Finding(str):
     """A note that reports a problem of the data.
 
     If the problem is with single examples, the sentence names a few, and `examples` holds the names of all of them;
-    examples that belong together share a tuple.
+    examples that belong together share a tuple. `brief` is the problem and its fix in one line of a terminal.
     """
 
-    __slots__ = ("examples",)
+    __slots__ = ("brief", "examples")
     examples: tuple[tuple[str, ...], ...]
+    brief: str
 
-    def __new__(cls, said: str, examples: Iterable[tuple[str, ...]] = ()) -> Finding:
-        """Create the note `said` about these `examples`."""
+    def __new__(cls, said: str, examples: Iterable[tuple[str, ...]] = (), brief: str = "") -> Finding:
+        """Create the note `said` about these `examples`. By default `brief` is shortened from the note."""
         found = super().__new__(cls, said)
         found.examples = tuple(examples)
+        found.brief = shorten_finding(brief or said)
         return found
 
-    def __getnewargs__(self) -> tuple[str, tuple[tuple[str, ...], ...]]:  # type: ignore[override]  # for copies
-        return str(self), self.examples
+    def __getnewargs__(self) -> tuple[str, tuple[tuple[str, ...], ...], str]:  # type: ignore[override]  # for copies
+        return str(self), self.examples, self.brief
+
+
+def shorten_finding(said: str, width: int = BRIEF) -> str:
+    """Return a finding in one line: its first sentence without examples, and its fix, which stands at the end.
+
+    A first sentence that is too long is cut, so that the fix is kept if it fits at all.
+    """
+    if len(said) <= width:
+        return said
+    sentences = SENTENCE_END.split(EXAMPLES.sub("", said))
+    first, last = sentences[0].rstrip("."), sentences[-1].rstrip(".")
+    fix = last.rpartition(": ")[2] if len(sentences) > 1 or SETTING.search(last.rpartition(": ")[2]) else ""
+    if fix and first.endswith(fix):
+        first = first[: -len(fix)].rstrip(": ")
+    if fix:
+        fix = f". {'Try ' if SETTING.match(fix) and ' ' not in fix else ''}{fix}"
+        fix = fix[:2] + fix[2:3].upper() + fix[3:] if not SETTING.match(fix[2:]) else fix
+    if len(fix) > width // 2:
+        settings = SETTING.findall(fix)
+        fix = f". Try {settings[-1]}" if settings else ""
+    room = width - len(fix) - 1
+    return f"{first if len(first) <= room else first[: room - 2].rsplit(' ', 1)[0].rstrip(',:;') + ' …'}{fix}."
+
+
+def terminal_lines(findings: Sequence[str]) -> list[str]:
+    """Return one line for each of the first findings, and one that counts the others, which the report has."""
+    lines = [one.brief if isinstance(one, Finding) else shorten_finding(one) for one in findings[:SHOWN_AT_MOST]]
+    more = len(findings) - SHOWN_AT_MOST
+    return [*lines, *([f"and {more} more in the report"] if more > 0 else [])]
 
 
 def missing_class_findings(targets: Mapping[str, Tensor], of: Target) -> list[str]:
@@ -252,8 +289,10 @@ def _build_finding(
     if not pairs:
         return None
     some = "; ".join(sign.join(pair) for pair in pairs[:NAMED])
+    fix = f"Remove them{' or set group=COLUMN' if grouped else ''}."
     return Finding(
         f"Possible leakage by {title} across splits: {counted} {how}, for example {some}. A score on them measures "
         f"memorization: remove the copies, or keep them in one split{' (group=COLUMN)' if grouped else ''}.",
         pairs,
+        f"Possible leakage: {counted} are {title} of an earlier split. {fix}",
     )

@@ -17,6 +17,7 @@ from ..draw.number_format import count, duration, format_value, plural, timestam
 from ..inspect.example_inputs import inputs_for
 from ..inspect.layers import layer_table
 from ..runs.run import Run
+from ..runs.summary import warnings
 from ..views.network import tree_drawing
 from ..views.run.classification import calibration, confusion, discrimination, importance, per_class
 from ..views.run.documents import Documents, read_documents
@@ -116,6 +117,8 @@ def result_head(run: dict[str, Any], evaluation: dict[str, Any] | None) -> View:
     if evaluation:
         says, summary = f"{_training_summary(run)} {trust_note(run, evaluation)}", result_text(run, evaluation)
         rows = metrics_rows(evaluation)
+        if lines := warnings(run, evaluation):
+            drawings.append({"kind": "prose", "title": "Not better than a baseline", "sentences": lines})
         drawings += [figure(run, evaluation), *baseline_drawings(run, evaluation), *missing_intervals(evaluation)]
         signatures = evaluation.get("signatures", {})
         if signatures:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
@@ -26,13 +28,17 @@ from ..data.text.corpus_transforms import StreamPreprocessing
 from ..inference import image_generation
 from ..inference.text import TextStreamer, as_text, context_length, stream
 from ..nn.modules import eval_mode
-from ..statistics.intervals import mean
+from ..statistics.classes import independence_p_value
+from ..statistics.comparison import differences
+from ..statistics.intervals import LEVEL, Metric, mean
 from ..tasks.classification import CELLS, Classification, linearly_separable
 from ..tasks.contrastive import Contrastive
 from ..tasks.importance import permutation_importance_report
+from ..tasks.language import Language, MaskedLanguage
 from ..tasks.regression import Regression
 from ..tasks.roc_curves import scores
-from ..tasks.task import headline_metric
+from ..tasks.tagging import Tagging
+from ..tasks.task import HIGHER_IS_BETTER, headline_metric
 from ..training.callbacks import CONVERGED
 from ..training.checkpoint import TrainingState
 from ..training.device import DeviceContext
@@ -51,6 +57,7 @@ BOUNDED, TIMES = 64, 32  # images for the bound of diffusion, and terms for each
 AT_A_TIME = 4096  # examples that are formatted or evaluated at once
 
 Fractions = Callable[[Tensor, tuple[int, int]], Tensor]  # maps boxes (m, 4) and (height, width) to fractions (m, 4)
+MIN_PAIRED = 6  # fewer pairs cannot differ significantly: with 5, all signs agree by chance in 1 of 16 cases
 MAX_SEPARABILITY_NUMBERS = 100_000  # numbers in the training split; a linear programme on more takes minutes
 
 
@@ -80,18 +87,99 @@ def evaluation_document(ready: TrainingSetup, name: str, folder: Path) -> dict[s
     fractions = getattr(ready.data.preprocessing, "fractions", None)
     found = SplitOutputs(outputs, target)
     more, tasks = evaluate_tasks(ready.data.tasks, ready.model, task, split, ready.place, folder, found)
+    metrics = {**task.metrics(outputs, target), **more}
+    compared = {"baseline": baseline, **(task.beside(outputs, train, split) if hasattr(task, "beside") else {})}
+    tested = baseline_test(
+        task, outputs, target, train.target if counts is None else counts.double(), metrics, compared
+    )
     return {
         "split": name,
         "count": len(split),
         "watch": headline_metric(task),
-        "metrics": {k: m.to_json() for k, m in {**task.metrics(outputs, target), **more}.items()},
+        "metrics": {k: m.to_json() for k, m in metrics.items()},
         **task.details(outputs, target),
         **tasks,
-        "baseline": baseline,
-        **(task.beside(outputs, train, split) if hasattr(task, "beside") else {}),
+        **compared,
+        **({"baseline_test": tested} if tested else {}),
         **task_details(ready, split, outputs, target),
         **select_examples(split, task, outputs, target, mask_panels(ready, split), fractions),
     }
+
+
+def baseline_test(
+    task: Any,
+    outputs: Tensor,
+    target: Tensor,
+    train_target: Tensor,
+    metrics: Mapping[str, Metric],
+    compared: Mapping[str, Any],
+) -> dict[str, Any] | None:
+    """Return whether a model is significantly better (95 %) than the trivial baseline of its task.
+
+    Classes, numbers and tokens are compared example by example (`statistics.comparison.differences`), forecasts by the
+    interval of the difference. For other tasks the baseline's score must lie outside the interval of the main metric.
+    A classifier is also better if its balanced accuracy is (`statistics.classes.independence_p_value`): it may find a
+    rare class at the cost of accuracy. Each of the two tests is one-sided at 2.5 %, so that at most 5 % of models
+    without skill pass one of them. With fewer than 6 examples, or without an interval, the score alone decides.
+
+    Args:
+        task: The task.
+        outputs: What evaluation keeps of the model's outputs.
+        target: Targets of the evaluated split.
+        train_target: Targets of the training split, or the counts of its tokens.
+        metrics: Metrics of the evaluated split.
+        compared: The baseline, as `baseline` of evaluation.json, and for forecasts `baselines`.
+
+    Returns:
+        `better`, and `only` with the class that the model predicts for every example, if it predicts one of several.
+        None if there is no baseline, or nothing can be better than it.
+    """
+    key, baseline = headline_metric(task), compared["baseline"]
+    if not baseline or key not in metrics or baseline["value"] is None:
+        return None
+    own, other, higher = metrics[key], baseline["value"], key in HIGHER_IS_BETTER
+    ahead = own.value > other if higher else own.value < other
+    if (higher and other >= 1) or (not higher and other <= 0):
+        return None
+    found: dict[str, Any] = {"better": bool(ahead)}
+    pairs = _paired_contributions(task, outputs, target, train_target)
+    if compared.get("baselines"):
+        apart = next(b["difference"] for b in compared["baselines"] if b["name"] == baseline["name"])
+        if apart["high"] is not None:
+            found["better"] = apart["high"] < 0
+    elif pairs is None:
+        ends = own.low if higher else own.high
+        if math.isfinite(ends):
+            found["better"] = ends > other if higher else ends < other
+    elif pairs[0].size >= MIN_PAIRED:
+        found["better"] = ahead and differences({"model": pairs[0], "baseline": pairs[1]}, higher)[0].told_apart
+    if type(task) is Classification:
+        decided = task.decide(outputs)
+        if not found["better"]:
+            found["better"] = independence_p_value(target.cpu().numpy(), decided.cpu().numpy()) <= (1 - LEVEL) / 2
+        if bool((decided == decided[0]).all()) and not bool((target == target[0]).all()):
+            found |= {"better": False, "only": task.target.names[int(decided[0])]}
+    return found
+
+
+def _paired_contributions(
+    task: Any, outputs: Tensor, target: Tensor, train_target: Tensor
+) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Return the contribution of each example to the main metric, (n,), of the model and of the trivial baseline.
+
+    An example is a sentence or a window if targets are tokens, because the tokens of one are not independent. The
+    result is None for other tasks than classification, regression, tagging and language modelling.
+    """
+    if type(task) is Classification:
+        pair = task.decide(outputs) == target, target == train_target.mode().values
+    elif isinstance(task, Regression):
+        pair = (outputs[:, 0].double() - target).square(), (target.double() - train_target.double().mean()).square()
+    elif type(task) in (Tagging, Language, MaskedLanguage):
+        pair = task.paired_with_baseline(outputs, target, train_target)
+    else:
+        return None
+    own, other = (one.double().cpu().numpy() for one in pair)
+    return own, other
 
 
 def perceptron_summary(ready: TrainingSetup, state: TrainingState) -> str | None:

@@ -14,10 +14,16 @@ from typing import Any
 
 from ..core.metric_names import metric
 from ..draw.number_format import UNKNOWN, count, duration, format_value, number, percent, plural
+from ..tasks.task import HIGHER_IS_BETTER
 
 Row = Mapping[str, float | str | None]
 MISTAKES = 6  # at most
 TEXT = 80  # characters of an example's text
+IMBALANCED = 1.5  # the largest class has this many times the examples of classes of equal size
+SAMPLED_ONE_BY_ONE = ("table", "image")  # kinds of data that sampling=balanced supports
+STRONGER = {"linear": "mlp", "logistic": "mlp", "softmax": "mlp", "perceptron": "mlp", "rnn": "lstm"}  # to try next
+STRONGER_FOR_IMAGES = {"mlp": "lenet5-modern", "lenet5": "lenet5-modern", "lenet5-modern": "resnet18"}
+HIGH_LR = 0.1  # larger learning rates usually prevent learning
 WIDTH, HEIGHT, LEFT, BELOW = 250, 130, 46, 18  # pixels of a chart, and of the space for its numbers
 COLOURS = {"train": "#7a828c", "val": "#c27a00"}
 SOFT = "opacity: 0.7"
@@ -46,6 +52,99 @@ def score_text(evaluation: Mapping[str, Any]) -> tuple[str, str]:
     return format_value(found["value"], form), said
 
 
+def warnings(about: Mapping[str, Any], evaluation: Mapping[str, Any] | None) -> list[str]:
+    """Return the lines that say that a model is no better than a trivial baseline, or below a fitted one."""
+    if not evaluation:
+        return []
+    return [line for line in (baseline_warning(about, evaluation), below_baseline(about, evaluation)) if line]
+
+
+def baseline_warning(about: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str | None:
+    """Return one line if the model is not significantly better than the trivial baseline of its task, else None.
+
+    It has the score, the baseline, and the settings to try next.
+
+    Args:
+        about: run.json.
+        evaluation: evaluation.json.
+    """
+    tested, baseline = evaluation.get("baseline_test"), evaluation.get("baseline")
+    if not tested or not baseline or tested["better"]:
+        return None
+    key = headline(evaluation)
+    name, form = metric(key)
+    own = evaluation["metrics"][key]["value"]
+    ahead = own is not None and (own > baseline["value"] if key in HIGHER_IS_BETTER else own < baseline["value"])
+    said = f"{'Not significantly' if ahead else 'No'} better than {_with_article(baseline['name'])}: "
+    said += f"{evaluation['split']} {name} {format_value(own, form)}, baseline {format_value(baseline['value'], form)}"
+    if (balanced := evaluation["metrics"].get("balanced_accuracy")) and key == "accuracy":
+        said += f", balanced accuracy {format_value(balanced['value'], 'fraction')}"
+    if tested.get("only") is not None:
+        said += f"; the model predicts {tested['only']!r} for every example"
+    return f"{said}. Try {_join(settings_to_try(about, evaluation))}."
+
+
+def below_baseline(about: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str | None:
+    """Return one line if the best of the fitted baselines has a better score than the model, else None.
+
+    Args:
+        about: run.json.
+        evaluation: evaluation.json.
+    """
+    key, simple = headline(evaluation), evaluation.get("simple") or {"metric": "", "models": []}
+    if simple["metric"] != key or not simple["models"]:
+        return None
+    name, form = metric(key)
+    own, best = evaluation["metrics"][key], simple["models"][0]
+    sign = 1 if key in HIGHER_IS_BETTER else -1
+    if best["value"] is None or (own["value"] is not None and sign * own["value"] >= sign * best["value"]):
+        return None
+    said = f"The model is below the baseline: {evaluation['split']} {name} {format_value(own['value'], form)}, "
+    said += f"{best['name']} {format_value(best['value'], form)}"
+    if own["low"] is not None and own["high"] is not None and own["low"] <= best["value"] <= own["high"]:
+        said += " (inside the 95 % interval)"
+    model = STRONGER.get(about["model"]) or (
+        STRONGER_FOR_IMAGES.get(about["model"]) if about["data"]["kind"] == "image" else None
+    )
+    return f"{said}. Try {_join([*([f'the model {model}'] if model else []), *settings_to_try(about, evaluation)])}."
+
+
+def _with_article(name: str) -> str:
+    return f"the {name}" if "baseline" in name else f"the baseline ({name})"
+
+
+def settings_to_try(about: Mapping[str, Any], evaluation: Mapping[str, Any]) -> list[str]:
+    """Return settings, as key=value, that may help a model that is not better than a baseline.
+
+    Args:
+        about: run.json.
+        evaluation: evaluation.json.
+    """
+    given, found = about["settings"], []
+    counts = [one["count"] for one in (evaluation.get("classes") or {}).get("per_class", ()) if one["count"]]
+    if counts and max(counts) * len(counts) >= IMBALANCED * sum(counts):
+        loss_has_weights = about.get("loss", "cross_entropy") == "cross_entropy"
+        even = given.get("class_weights") == "balanced" or given.get("sampling") == "balanced"
+        if not even and loss_has_weights and about["task"] == "classification":
+            found.append("class_weights=balanced")
+        if not even and about["data"]["kind"] in SAMPLED_ONE_BY_ONE:
+            found.append("sampling=balanced")
+        if given.get("monitor") not in ("balanced_accuracy", "macro_f1") and "val" in about["data"]["splits"]:
+            found.append("monitor=balanced_accuracy")
+    length = next((key for key in ("minutes", "max_steps") if given.get(key)), "epochs")
+    best = (about.get("best") or {}).get("epoch") or 0
+    if 2 * best >= (about.get("epochs_done") or 0) and given.get(length):  # the last epochs were still the best
+        found.append(f"{length}={3 * given[length]:g}")
+    else:
+        found.append(f"lr={given['lr'] / 10:g}" if given["lr"] <= HIGH_LR else f"lr={HIGH_LR / 100:g}")
+    return found
+
+
+def _join(names: Sequence[str]) -> str:
+    """Join names for a sentence: "a, b or c"."""
+    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
 def training_text(about: Mapping[str, Any]) -> str:
     """Return model, data, size and length of the training on one line."""
     said = [f"{about['model']} on {about['data']['name']}", f"{count(about['parameters'])} parameters"]
@@ -60,7 +159,7 @@ def training_text(about: Mapping[str, Any]) -> str:
 def run_text(folder: str, about: Mapping[str, Any], evaluation: Mapping[str, Any] | None) -> str:
     """Return the run in a few lines: its training, its score, and its folder."""
     score = " ".join(score_text(evaluation)) if evaluation else "not evaluated yet"
-    return f"{training_text(about)}\n{score}\n{folder}"
+    return "\n".join([training_text(about), score, *warnings(about, evaluation), folder])
 
 
 def run_html(
@@ -71,6 +170,7 @@ def run_html(
     parts = [
         f"<div>{_escape(training_text(about))}</div>",
         f'<div style="margin: 0.3em 0"><b style="font-size: 1.6em">{_escape(value)}</b> {_escape(said)}</div>',
+        *(f"<div><b>{_escape(line)}</b></div>" for line in warnings(about, evaluation)),
         f'<div style="display: flex; flex-wrap: wrap; gap: 1.5em">{"".join(_charts(history))}</div>',
         _mistakes(evaluation["worst"], bool(evaluation.get("values"))) if evaluation else "",
         f'<div style="margin-top: 0.6em; font-size: 0.85em; {SOFT}">{_escape(folder)}/report.html</div>',

@@ -40,6 +40,7 @@ from ..core.log import log
 from ..core.spec import Unlabelled
 from ..core.version import __version__
 from ..data.dataset_base import IN_MEMORY, DataSet
+from ..data.findings import terminal_lines
 from ..data.in_memory.source import InMemorySource, to_source
 from ..data.modalities import KINDS as MODALITIES
 from ..data.open_data import NAMED
@@ -81,7 +82,7 @@ from ..training.run_folder import (
     lock_run,
     write_evaluation,
 )
-from ..training.setup import TrainingSetup, resolve_config, setup_training
+from ..training.setup import TrainingSetup, resolve_config, setup_training, unusual_setting_notes
 from ..training.trackers import build_tracker, end_tracker, require_tracker, start_tracker
 from ..training.trainer import Trainer
 from .evaluation import evaluation_document, perceptron_summary
@@ -225,6 +226,7 @@ def _train_in_process(
             set_epochs_from_steps(ready, typed, cut=before.get("resumed", 0) + 1 if earlier else 0)
         resolve_parallel(ready)
         notes += reject_beyond_memory(ready)
+        notes += unusual_setting_notes(ready, typed)
         if earlier:
             earlier.reject_other(ready.data, "or start a new run.")
             _reject_other_epochs(ready.settings, ready.data, before)
@@ -238,10 +240,8 @@ def _train_in_process(
                 folder = create_run_folder(out, name, overwrite, _input_paths(ready))
                 held.enter_context(lock_run(folder))
                 clear_run(folder)
-                for sentence in (
-                    ready.data.findings if progress is None or progress.shown else ()
-                ):  # before training starts
-                    log(printable(f"Found in the data: {sentence}"), logging.WARNING)
+                for line in terminal_lines(ready.data.findings) if progress is None or progress.shown else ():
+                    log(printable(f"Found in the data: {line}"), logging.WARNING)  # before training starts
                 return folder
 
             folder = rank_zero_only(create_folder)

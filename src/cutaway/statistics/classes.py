@@ -23,12 +23,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .intervals import Z95, Metric, Values, effective, proportion, student, wilson, without_interval
+from .intervals import TIES, Z95, Metric, Values, effective, proportion, student, wilson, without_interval
 
 MIN_PER_CLASS = 5  # minimum examples of each class for an interval of means over classes and AUC
 MIN_POSITIVES = 20  # minimum examples of a class for an interval of its average precision
 SMOOTHING = 0.25  # examples added to each class, half of them correct, to estimate the variance of macro F1
 MIN_FOR_DELONG = 20  # examples of the rarer class above which DeLong's variance outweighs Hanley and McNeil's
+MAX_PERMUTED = 5_000  # examples that are permuted individually; sums of more are nearly normal
+PERMUTATIONS = 1_999
 GRID = np.linspace(0, 1, 4001)  # areas that are tested against the observed one
 
 
@@ -63,6 +65,41 @@ def balanced_accuracy(right: NDArray[Any], of: NDArray[Any], names: Sequence[str
     count = centre * (1 - centre) / variance
     other = wilson(value, count)
     return Metric(value, max(0.0, min(value - below, other.low)), min(1.0, max(value + above, other.high)))
+
+
+def independence_p_value(actual: NDArray[np.int64], said: NDArray[np.int64], seed: int = 0) -> float:
+    """Return the p-value of a balanced accuracy at least this high if predictions do not depend on the classes.
+
+    The predictions are permuted (R. A. Fisher, 1935): for two classes this is Fisher's exact test, one-sided, which is
+    valid for any number of examples. With many examples the statistic, a sum over examples, is nearly normal, and its
+    variance over all permutations is known (W. Hoeffding, A combinatorial central limit theorem, 1951).
+
+    Args:
+        actual: The class of each example, shape (n,), from 0.
+        said: The predicted class of each example, shape (n,), from 0.
+        seed: Seed of the permutations.
+    """
+    from scipy.special import ndtr  # comes with scikit-learn
+
+    size = int(max(actual.max(), said.max())) + 1
+    of, taken = np.bincount(actual, minlength=size), np.bincount(said, minlength=size)
+    weight = np.where(of > 0, 1 / np.maximum(of, 1), 0.0)  # of a correct prediction: its part of the class's recall
+    value, count = float(weight[actual[actual == said]].sum()), len(actual)
+    if count < 2:
+        return 1.0
+    if count > MAX_PERMUTED:
+        p, q, w = of / count, taken / count, weight
+        of_cells = float((w**2 * p * q).sum())  # E a², a = w 1[actual = said], over all pairs of margins
+        of_rows, of_columns = float((w**2 * p * q**2).sum()), float((w**2 * p**2 * q).sum())
+        mean = float((w * p * q).sum())
+        variance = count**2 * (of_cells - of_rows - of_columns + mean**2) / (count - 1)
+        return float(ndtr(-(value - count * mean) / math.sqrt(variance))) if variance > 0 else 1.0
+    rng, above = np.random.default_rng(seed), 0
+    rows = max(1, MAX_PERMUTED * 100 // count)
+    for start in range(0, PERMUTATIONS, rows):
+        drawn = rng.permuted(np.tile(said, (min(rows, PERMUTATIONS - start), 1)), axis=1)
+        above += int((((drawn == actual) * weight[actual]).sum(1) >= value * (1 - TIES)).sum())
+    return (1 + above) / (1 + PERMUTATIONS)
 
 
 def macro_f1(

@@ -1,6 +1,6 @@
 """Forecasting: the next steps of a series, its metrics, and baseline forecasts.
 
-The baselines repeat the last value or the last season, or are a linear model.
+The baselines repeat the last value or the last season, or are exponential smoothing or a linear model.
 
 Seasonal naive: ŷ_{t+h} = y_{t+h−m⌈h/m⌉}, m the season (R. J. Hyndman, G. Athanasopoulos, Forecasting: principles and
 practice, 2021, section 5.2). Linear: each step ahead is a weighted sum of the last steps of the same column, by least
@@ -32,6 +32,9 @@ from ..statistics.intervals import Metric, symmetric, window_metric
 MOST_WINDOWS = 20_000  # largest number of windows for fitting the linear model; more are subsampled evenly
 MOST_INPUTS = 1_000  # largest number of its inputs; longer histories are truncated to the last steps
 RIDGE = 1e-4  # added to the mean square of each input, which is about 1
+ALPHAS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # from which exponential smoothing chooses
+MOST_TERMS = 60  # steps or seasons that it weighs
+SMOOTHED_WINDOWS = 500  # training windows by which it chooses
 CHUNK = 2_048  # windows processed at a time
 
 
@@ -39,7 +42,7 @@ CHUNK = 2_048  # windows processed at a time
 class SimpleForecast:
     """The forecasts of a simple rule for every window of a split."""
 
-    key: str  # last, season or linear
+    key: str  # last, season, smoothing or linear
     name: str
     outputs: Tensor  # (n, H·C) standardized, as those of a model
 
@@ -52,6 +55,9 @@ def simple_forecasts(train: WindowSplit, split: WindowSplit, season: int) -> lis
     if season > 1:
         name = f"repeating the last {season} steps"
         found.append(SimpleForecast("season", name, seasonal_naive(split, columns, season)))
+    smoothed = fit_smoothing(train, season)
+    if smoothed is not None:
+        found.append(SimpleForecast("smoothing", smoothed.words, smoothed(split)))
     fitted = fit_linear(train)
     if fitted is not None:
         found.append(SimpleForecast("linear", fitted.words, fitted(split)))
@@ -64,6 +70,73 @@ def seasonal_naive(split: WindowSplit, columns: int, season: int) -> Tensor:
     period = split.num_previous_steps.clamp(max=season)[:, None]  # (n, 1)
     at = split.starts[:, None] - period + ahead % period  # (n, H)
     return split.values[:, :columns][at].flatten(1)  # (n, H, C) to (n, H·C)
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """Exponential smoothing of the steps of the same phase of a season; simple exponential smoothing for season 1."""
+
+    alpha: Tensor  # (C,) float64, smoothing parameter of each column
+    season: int
+
+    @property
+    def words(self) -> str:
+        """The name of the model in reports."""
+        return (
+            f"exponential smoothing over seasons of {self.season} steps" if self.season > 1 else "exponential smoothing"
+        )
+
+    def __call__(self, split: WindowSplit) -> Tensor:
+        """Return its forecasts of every window, (n, H·C)."""
+        pieces = torch.split(torch.arange(len(split)), CHUNK)
+        found = [self.forecast(split, index, self.alpha[:, None])[:, 0].float() for index in pieces]
+        return torch.cat(found) if found else torch.empty(0, split.horizon * len(self.alpha))
+
+    def forecast(self, split: WindowSplit, index: Tensor, alphas: Tensor) -> Tensor:
+        """Return the forecasts of these windows by each α of `alphas` (C, A), (N, A, H·C) float64.
+
+        Missing steps have no weight; without any step the forecast is 0, the training mean.
+        """
+        ahead, starts = torch.arange(split.horizon), split.starts[index]
+        begins = starts - split.num_previous_steps[index]  # (N,), of the series
+        period = (starts - begins).clamp(1, self.season)  # (N,)
+        total = torch.zeros(len(index), *alphas.T.shape, split.horizon, dtype=torch.float64)  # (N, A, C, H)
+        weights = torch.zeros_like(total)
+        for back in range(1, MOST_TERMS + 1):
+            at = starts[:, None] - back * period[:, None] + ahead % period[:, None]  # (N, H)
+            there = at >= begins[:, None]  # (N, H)
+            if not there.any():
+                break
+            x = split.values[:, : len(alphas)][at.clamp(min=0)].double().mT[:, None]  # (N, 1, C, H)
+            w = ((1 - alphas) ** (back - 1)).T[None, :, :, None] * (there[:, None, None] & ~x.isnan())
+            total += w * x.nan_to_num()
+            weights += w
+        return (total / weights.clamp(min=1e-12)).mT.flatten(2)  # (N, A, H, C) to (N, A, H·C)
+
+
+def fit_smoothing(train: WindowSplit, season: int) -> Smoothing | None:
+    """Return exponential smoothing, of all steps or of each phase of the season, with the smallest training error.
+
+    α is chosen for each column. The weight of the k-th last step is proportional to (1 − α)^(k − 1): R. J. Hyndman, G.
+    Athanasopoulos, Forecasting: principles and practice, 2021, section 8.1. The result is None if a column has no
+    measured target.
+    """
+    assert train.targets is not None
+    assert train.target is not None
+    columns = train.targets.shape[1]
+    alphas = torch.tensor(ALPHAS, dtype=torch.float64).expand(columns, -1)  # (C, A)
+    index = torch.linspace(0, len(train) - 1, min(len(train), SMOOTHED_WINDOWS)).round().long()
+    best: tuple[float, Smoothing] | None = None
+    for period in dict.fromkeys((1, season)):
+        said = Smoothing(alphas[:, 0], period).forecast(train, index, alphas)
+        error = (said - train.target[index][:, None].double()).square().view(*said.shape[:2], -1, columns)
+        of_column = error.nanmean((0, 2))  # (A, C)
+        if of_column.isnan().any():
+            return None
+        least, which = of_column.min(0)
+        if best is None or least.mean().item() < best[0]:
+            best = least.mean().item(), Smoothing(alphas[0][which], period)
+    return best[1] if best else None
 
 
 @dataclass(frozen=True)

@@ -107,11 +107,26 @@ class Language(TokenLoss):
         """Return the same baseline from the count of each token as a target in training, (V,), or fewer if the last
         are 0.
         """
+        return {"name": "unigram baseline", "value": self._unigram_losses(counts)[_real(target)].mean().item()}
+
+    def paired_with_baseline(self, kept: Tensor, target: Tensor, train_target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the summed loss of each window, (N,), of the model and of the unigram frequencies.
+
+        `train_target` are the training targets, or the count of each token among them, (V,) float.
+        """
+        counts = train_target
+        if not counts.is_floating_point():
+            counts = _real(train_target).bincount(minlength=self.target.vocab_size).double()
+        real = ~kept[..., 0].isnan()
+        other = kept.new_zeros(real.shape, dtype=torch.float64)
+        other[real] = self._unigram_losses(counts)[_real(target)].to(other.device)  # in the order of the windows
+        return kept[..., 0].double().nansum(1), other.sum(1)
+
+    def _unigram_losses(self, counts: Tensor) -> Tensor:
+        """Return the loss of each token, (V,), by the training counts of the first tokens plus 1."""
         smoothed = torch.ones(self.target.vocab_size, dtype=torch.float64)
         smoothed[: len(counts)] += counts
-        losses = -(smoothed / smoothed.sum()).log()
-        name = "unigram baseline"
-        return {"name": name, "value": losses[_real(target)].mean().item()}
+        return -(smoothed / smoothed.sum()).log()
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
         """Return loss in nats per token and perplexity of each text."""

@@ -121,6 +121,12 @@ class Tagging:
         name = f"majority-tag baseline ({self.target.names[int(commonest)]!r})"
         return {"name": name, "value": (target[target != IGNORED] == commonest).double().mean().item()}
 
+    def paired_with_baseline(self, kept: Tensor, target: Tensor, train_target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the correct tags of each sentence, (N,), by the model and by the most frequent training tag."""
+        real = target != IGNORED
+        commonest = train_target[train_target != IGNORED].mode().values
+        return ((kept[:, :, DECIDED] == target) & real).sum(1), ((target == commonest) & real).sum(1)
+
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
         """Return the tags of each example, separated by blanks, and the lowest probability."""
         rows = []

@@ -387,6 +387,7 @@ EVALUATION_SCHEMA = {
     "watch": str,
     "metrics": {...: METRIC},
     "baseline?": {"name": str, "value": FIGURE},
+    "baseline_test?": {"better": bool, "only?": str},
     "simple?": {"metric": str, "models": [{"name": str, "explanation": str, **METRIC}, ...], "left_out": [str]},
     "worst": [EXAMPLE],
     "right?": [EXAMPLE],

@@ -518,6 +518,40 @@ def reject_incompatible(settings: TrainSettings, split: Split) -> None:
         )
 
 
+ADAPTIVE = ("adagrad", "rmsprop", "adam", "adamw")  # optimizers whose steps have about the size of lr
+HIGH_LR, HIGH_LR_OF_SGD, LOW_LR = 0.1, 5.0, 1e-8
+HIGH_SMOOTHING, LOW_CLIP = 0.5, 1e-3
+
+
+def unusual_setting_notes(ready: TrainingSetup, typed: Mapping[str, Any]) -> list[str]:
+    """Return one line for each typed setting whose value usually prevents learning.
+
+    The defaults of a model's card are not questioned, nor is the learning rate of the perceptron rule, which only
+    scales the weights, or of the Noam schedule, where it is a factor.
+
+    Args:
+        ready: The setup.
+        typed: The settings that the user typed.
+    """
+    settings, found, count = ready.settings, [], len(ready.data.splits["train"])
+    adaptive = settings.optimizer in ADAPTIVE
+    if "lr" in typed and settings.schedule != "noam" and ready.task.loss_name != "perceptron":
+        if settings.lr > (HIGH_LR if adaptive else HIGH_LR_OF_SGD):
+            said = f"lr={settings.lr:g} is very high for optimizer={settings.optimizer}, training may diverge"
+            found.append(f"{said}. Try lr={'0.001' if adaptive else '0.1'}.")
+        elif settings.lr < LOW_LR:
+            found.append(f"lr={settings.lr:g} is very low, the weights hardly change. Try lr=0.001.")
+    if "label_smoothing" in typed and settings.label_smoothing > HIGH_SMOOTHING:
+        said = f"label_smoothing={settings.label_smoothing:g} is very high, the targets are mostly uniform"
+        found.append(f"{said}. Try label_smoothing=0.1.")
+    if "grad_clip" in typed and 0 < settings.grad_clip < LOW_CLIP:
+        found.append(f"grad_clip={settings.grad_clip:g} is very low, gradients nearly vanish. Try grad_clip=1.")
+    if "batch_size" in typed and settings.batch_size > 2 * count:
+        said = f"batch_size={settings.batch_size:,} exceeds the {count:,} training examples, an epoch is one step"
+        found.append(f"{said}. Try batch_size={max(1, min(64, count // 10))}.")
+    return [f"Unusual setting: {line}" for line in found]
+
+
 def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | None) -> None:
     """Raise SettingError for a setting that does not apply to this data.
 

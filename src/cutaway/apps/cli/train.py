@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from .arguments import add_output_options, add_positionals, parse_args
@@ -88,6 +89,7 @@ def run_train(args: argparse.Namespace) -> int:
 
 def summary(run: Run) -> dict[str, Any]:
     """Return the result of a run as one JSON document."""
+    from ...runs.summary import warnings
     from ...training.run_folder import read_evaluation
 
     evaluation = read_evaluation(run.folder)
@@ -100,6 +102,7 @@ def summary(run: Run) -> dict[str, Any]:
         "metrics": evaluation["metrics"],
         "baseline": evaluation.get("baseline"),
         "simple": evaluation.get("simple"),
+        "warnings": warnings(run.about, evaluation),
         **{k: run.about[k] for k in ("model", "epochs_done", "seconds", "stopped", "summary")},
     }
 
@@ -128,15 +131,39 @@ def result_lines(run: Run) -> list[str]:
         how_sure.append(escape(found["note"]))
     said = [
         f"{result['split']} {name} [bold]{format_metric(watch, found['value'])}[/] ({', '.join(how_sure)}){compared}",
-        f"{plural(about['epochs_done'], 'epoch')} in {about['seconds']:.1f} s: {about['stopped']}"
-        + (f"; best epoch {epoch}" if (epoch := about["best"]["epoch"]) and not about["settings"].get("tasks") else "")
-        + (f"; kept: {_describe_average(about['average'], about['best']['metric'])}" if about.get("average") else ""),
+        f"{plural(about['epochs_done'], 'epoch')} in {about['seconds']:.1f} s: {about['stopped']}",
     ]
+    if kept := _describe_kept(about):
+        said.append(kept)
+    said += [f"[yellow]{escape(line)}[/]" for line in result["warnings"]]
     if about["summary"]:
         said.append(escape(about["summary"]))
     folder = escape(str(run.folder))  # a bracket in a name must not be read as markup
     said += [f"run     {folder}", f"report  {folder}/report.html"]
     return said
+
+
+def _describe_kept(about: Mapping[str, Any]) -> str:
+    """Describe the weights that were kept: the epoch, or the average, the monitored metric and its value."""
+    from rich.markup import escape
+
+    from ...core.metric_names import metric
+
+    best = about["best"]
+    if about.get("average"):
+        return f"Kept the {_describe_average(about['average'], best['metric'])} (monitor={best['metric']})"
+    if not best["epoch"]:
+        return ""
+    epoch = f"Kept epoch {best['epoch']} of {about['epochs_done']}"
+    if about["settings"].get("tasks"):
+        return f"{epoch}: the last epoch of the last task"
+    if best["value"] is None:
+        ends = "the last epoch, because there is no validation split" if "val" not in about["data"]["splits"] else ""
+        return f"{epoch}: {ends}" if ends else epoch
+    score = format_metric(best["metric"], best["value"])
+    if about["settings"].get("sparsity"):
+        epoch += " among the sparsest"
+    return f"{epoch}: best validation {escape(metric(best['metric'])[0])} {score} (monitor={best['metric']})"
 
 
 def _describe_average(average: dict[str, Any], watch: str) -> str:

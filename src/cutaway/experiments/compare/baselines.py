@@ -13,14 +13,14 @@ network's outputs, so that the task's metrics apply to both: ln p (n, K) for cla
 forecast (n, H·C), or the evaluated outputs of a language model, (n, T, 2). Large training splits are subsampled, and
 the explanation says so.
 
-A single run is compared with baselines too, within a fraction of its training time.
+A single run is compared with baselines too, within a fraction of its training time or a few seconds.
 """
 
 from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -42,6 +42,7 @@ from ...core.spec import (
     SeriesSpec,
     Spec,
     TableSpec,
+    Tags,
     TextSpec,
     Value,
     VideoSpec,
@@ -54,11 +55,13 @@ from ...runs.run import Run
 from ...runs.summary import headline
 from ...statistics.intervals import Metric
 from ...tasks.classification import Classification
-from ...tasks.forecasting import fit_linear, seasonal_naive
+from ...tasks.forecasting import fit_linear, fit_smoothing, seasonal_naive
+from ...tasks.language import Language
 from ...tasks.regression import Regression
+from ...tasks.tagging import Tagging
 from ...tasks.task import HIGHER_IS_BETTER, Task
 from ...training.evaluation import sequential_batches
-from ...training.run_folder import read_evaluation, write_evaluation
+from ...training.run_folder import read_evaluation, read_run, write_evaluation
 
 MAX_CONTEXT = 5  # maximum context in tokens
 MAX_FIT_TOKENS = 2_000_000  # maximum training tokens; more are subsampled evenly by window
@@ -69,12 +72,12 @@ HASH_MULTIPLIER = np.uint64(
 Keys = NDArray[np.uint64]
 
 
-def ngram_baseline(target: NextToken, total: int, length: int) -> Baseline:
-    """Return the n-gram baseline for `total` training windows of `length` tokens.
+def ngram_baseline(target: NextToken, total: int, length: int, max_tokens: int = MAX_FIT_TOKENS) -> Baseline:
+    """Return the n-gram baseline for `total` training windows of `length` tokens, fitted on at most `max_tokens`.
 
     Its outputs have the format that evaluation keeps of a language model's outputs.
     """
-    most = max(1, MAX_FIT_TOKENS // length)
+    most = max(1, max_tokens // length)
 
     def learn(data: DataSet, seed: int) -> Predictor:
         del seed
@@ -173,6 +176,66 @@ def _lookup(among: Keys, keys: Keys) -> tuple[NDArray[np.intp], NDArray[np.bool_
     """Return the position of each key in a sorted array, and whether it is there."""
     at = np.searchsorted(among, keys).clip(max=len(among) - 1)
     return at, among[at] == keys
+
+
+SUFFIX = 4  # maximum characters of a suffix by which the tag of an unknown word is predicted
+
+
+def tag_baseline(target: Tags) -> Baseline:
+    """Return the most frequent tag of each word in training; of unknown words, that of the longest known suffix.
+
+    E. Brill, A simple rule-based part of speech tagger, 1992, begins with it. Its outputs have the format that
+    evaluation keeps of a tagger's outputs.
+    """
+
+    def learn(data: DataSet, seed: int) -> Predictor:
+        del seed
+        counts: dict[str, NDArray[np.float64]] = {}
+        for words, tags in _tagged_words(data.splits["train"]):
+            for word, tag in zip(words, tags):
+                for key in _word_keys(word):
+                    counts.setdefault(key, np.zeros(len(target.names)))[tag] += 1
+        return lambda split: _tag_outputs(split, counts, target)
+
+    said = "The most frequent tag of each word; of unknown words, that of the longest known suffix of up to "
+    said += f"{SUFFIX} letters."
+    return Baseline("most frequent tag", said, learn)
+
+
+def _word_keys(word: str) -> list[str]:
+    """Return the word and its suffixes, the longest first and the empty one last. A suffix begins with a blank."""
+    return [word, *(f" {word[len(word) - k :].lower()}" for k in range(min(SUFFIX, len(word)), -1, -1))]
+
+
+def _tagged_words(split: Split) -> Iterator[tuple[list[str], list[int]]]:
+    """Yield the words of each sentence and their tags, in the order of the split, as far as the model receives them."""
+    for i in range(len(split)):
+        (batch,) = split.batches([torch.tensor([i])])
+        row = split.row(i)
+        assert row is not None, "tagged sentences have words"
+        tags = batch.target[0][batch.target[0] != IGNORED].tolist()
+        yield next(iter(row.values())).split(" ")[: len(tags)], tags
+
+
+def _tag_outputs(split: Split, counts: dict[str, NDArray[np.float64]], target: Tags) -> Tensor:
+    """Return predicted tag, loss in nats and probability of each token, shape (n, T, 3); NaN where there is no tag."""
+    targets = padded_targets(split)
+    outputs = torch.full((*targets.shape, 3), torch.nan)
+    uniform = np.full(len(target.names), 1 / len(target.names))
+    for i, (words, tags) in enumerate(_tagged_words(split)):
+        rows = []
+        for word, tag in zip(words, tags):
+            known = next(counts[key] for key in _word_keys(word) if key in counts)
+            p = (known + uniform) / (known.sum() + 1)
+            rows.append((float(p.argmax()), -float(np.log(p[tag])), float(p.max())))
+        outputs[i, targets[i] != IGNORED] = torch.tensor(rows).view(-1, 3)
+    return outputs
+
+
+def padded_targets(split: Split) -> Tensor:
+    """Return the targets of the tokens of each example, shape (n, T), padded with IGNORED."""
+    rows = [next(iter(split.batches([torch.tensor([i])]))).target[0] for i in range(len(split))]
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=IGNORED)
 
 
 MAX_FIT_CELLS = 20_000_000  # maximum training examples times inputs of a fit
@@ -302,6 +365,15 @@ def nearest_neighbors(wanted: FitContext) -> Any:
     return make_pipeline(StandardScaler(), kind(min(NUM_NEIGHBORS, wanted.rows)))
 
 
+def nearest_series(wanted: FitContext) -> Any:
+    """Build 1-nearest neighbor, the common baseline of series: A. Bagnall et al., The great time series classification
+    bake off, 2017.
+    """
+    from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+
+    return (KNeighborsClassifier if wanted.classes else KNeighborsRegressor)(1)
+
+
 BOOSTING = Recipe(
     "gradient boosting",
     f"At most {TREES} rounds of boosted trees.",
@@ -314,6 +386,14 @@ NEIGHBORS = Recipe(
     f"Prediction from the {NUM_NEIGHBORS} nearest training examples.",
     nearest_neighbors,
     NUM_NEIGHBORS,
+)
+
+
+NEAREST = Recipe(
+    "1-nearest neighbor",
+    "Class of the training series with the smallest Euclidean distance.",
+    nearest_series,
+    1,
 )
 
 
@@ -643,7 +723,7 @@ def _learned_baselines(data: DataSet, target: Classes | Value, finish: Finish) -
     if isinstance(spec, TableSpec):
         recipes = [BOOSTING, FOREST, linear_recipe("the columns", target), NEIGHBORS]
     elif isinstance(spec, SeriesSpec):
-        recipes = [BOOSTING, FOREST, linear_recipe("the steps", target), NEIGHBORS]
+        recipes = [BOOSTING, FOREST, linear_recipe("the steps", target), NEIGHBORS, NEAREST]
     elif isinstance(spec, GraphSpec) and spec.graph_level:
         recipes = [BOOSTING, FOREST, linear_recipe("the sums of node and edge features", target)]
     elif isinstance(spec, ImageSpec):
@@ -677,6 +757,12 @@ def _forecasts(target: Horizon) -> list[Baseline]:
     def repeated(season: int) -> Callable[[DataSet, int], Predictor]:
         return lambda data, seed: lambda split: seasonal_naive(_windows(split), columns, season)
 
+    def learn_smoothing(data: DataSet, seed: int) -> Predictor:
+        del seed
+        fitted = fit_smoothing(_windows(data.splits["train"]), target.season_length)
+        last = repeated(1)(data, 0)
+        return last if fitted is None else lambda split: fitted(_windows(split))
+
     def learn_linear(data: DataSet, seed: int) -> Predictor:
         fitted = fit_linear(_windows(data.splits["train"]))
         last = repeated(1)(data, seed)
@@ -686,6 +772,8 @@ def _forecasts(target: Horizon) -> list[Baseline]:
     if target.season_length > 1:
         said = f"Repeats the last {target.season_length} steps."
         found.append(Baseline("seasonal naive", said, repeated(target.season_length)))
+    said = "Mean of the past steps, or of those of the same phase of a season, with exponentially decreasing weights."
+    found.append(Baseline("exponential smoothing", said, learn_smoothing))
     said = "Each step ahead is a weighted sum of the last steps of the same column, by least squares."
     return [*found, Baseline("linear model", said, learn_linear)]
 
@@ -704,24 +792,32 @@ def _exponentiate(outputs: Tensor) -> Tensor:
 
 
 FRACTION = 0.1  # of the training time, the limit for all baselines together
+SECONDS = 5.0  # limit of a short training
+SENTENCES_PER_SECOND = 2_000  # that the baseline of a tagger reads, at least
+TOKENS_PER_SECOND = 50_000  # that an n-gram model fits or scores, at least
 MIN_SECONDS = 0.25  # seconds that must remain to start another baseline
 FIRST, GROWTH = 32, 4  # training examples of the first timed fit, and the factor between fits
 MARGIN = 1.3  # factor by which a fit may exceed the expected time
+MAX_OTHER_RUNS = 20  # runs in the same folder, the newest, in which scores are looked for
 MAX_UNSAMPLED_ROWS = 2_000  # maximum training examples of data that cannot be subsampled for timing
 
 
 def score_baselines(run: Run) -> None:
     """Fit baselines for a run's data and store their scores on the run's evaluation split in evaluation.json.
 
-    All baselines together take at most a tenth of the training time. Nothing is done if there is no time, if the scores
-    exist already, if the run has no evaluation.json, for other tasks than plain classification and regression, and if
-    the data are no longer available.
+    All baselines together take at most a tenth of the training time, or 5 s if that is longer. Nothing is done if the
+    scores exist already, if the run has no evaluation.json, for other tasks than plain classification, regression,
+    tagging and language modelling (forecasts are compared when they are evaluated), and if the data are no longer
+    available.
     """
     evaluation = read_evaluation(run.folder)
-    seconds = FRACTION * (run.about.get("seconds") or 0.0)
-    if evaluation is None or "simple" in evaluation or seconds < MIN_SECONDS:
+    seconds = max(SECONDS, FRACTION * (run.about.get("seconds") or 0.0))
+    if evaluation is None or "simple" in evaluation:
         return
-    if type(run.task) is not Classification and not isinstance(run.task, Regression):
+    if type(run.task) not in (Classification, Language, Tagging) and not isinstance(run.task, Regression):
+        return
+    if known := _score_of_other_run(run, evaluation):
+        write_evaluation(run.folder, {**evaluation, "simple": known})
         return
     try:
         data = run.data()
@@ -740,6 +836,15 @@ def _score_within(task: Task, data: DataSet, split: Split, key: str, end: float)
 
     Return None if none was fitted. The constant baseline is left out, because the run reports it already.
     """
+    if isinstance(task, Language | Tagging):
+        baselines = _timed_ngrams(data, split, end) if isinstance(task, Language) else _timed_tags(data, split, end)
+        if not baselines:
+            return None
+        (only,) = baselines
+        target = split.target if isinstance(task, Language) else padded_targets(split)
+        assert target is not None
+        own = task.metrics(only.fit(data).outputs(split), target)[key].to_json()
+        return {"metric": key, "models": [{"name": only.name, "explanation": only.explanation, **own}], "left_out": []}
     baselines = baselines_for(data, task)[1:]
     scored: list[tuple[Baseline, Metric]] = []
     left_out = []
@@ -753,6 +858,48 @@ def _score_within(task: Task, data: DataSet, split: Split, key: str, end: float)
     scored.sort(key=lambda one: sign * one[1].value)
     models = [{"name": b.name, "explanation": b.explanation, **m.to_json()} for b, m in scored]
     return {"metric": key, "models": models, "left_out": left_out} if models else None
+
+
+def _timed_ngrams(data: DataSet, split: Split, end: float) -> list[Baseline]:
+    """Return the n-gram baseline, for as many training windows as there is time for; empty without time or windows."""
+    target, spec, total = data.spec.target, data.spec, len(data.splits["train"])
+    if type(target) is not NextToken or not isinstance(spec, TextSpec):
+        return []
+    tokens = int((end - time.perf_counter()) * TOKENS_PER_SECOND) - len(split) * spec.longest
+    return [ngram_baseline(target, total, spec.longest, min(MAX_FIT_TOKENS, tokens))] if tokens >= spec.longest else []
+
+
+def _timed_tags(data: DataSet, split: Split, end: float) -> list[Baseline]:
+    """Return the baseline of a tagger, if reading so many sentences is expected to end in time; otherwise nothing."""
+    target, seconds = data.spec.target, end - time.perf_counter()
+    enough = len(data.splits["train"]) + 2 * len(split) <= seconds * SENTENCES_PER_SECOND
+    return [tag_baseline(target)] if isinstance(target, Tags) and enough else []
+
+
+def _score_of_other_run(run: Run, evaluation: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the complete scores of another run in the same folder on the same data, if there is one.
+
+    Its data, preprocessing, split and metric must be equal, so that its baselines would have the same scores.
+    """
+    about, preprocessing = run.about, run.folder / "model" / "preprocessing.json"
+    if not preprocessing.is_file():
+        return None
+    same, inputs = [about["data"][key] for key in ("fingerprint", "split_hash", "kind")], preprocessing.read_bytes()
+    others = [path for path in run.folder.parent.glob("*/evaluation.json") if path.parent != run.folder]
+    for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[:MAX_OTHER_RUNS]:
+        try:
+            own = path.parent / "model" / "preprocessing.json"
+            if not own.is_file() or own.read_bytes() != inputs:
+                continue
+            data, other = read_run(path.parent)["data"], read_evaluation(path.parent)
+        except (CutawayError, OSError):
+            continue
+        simple = (other or {}).get("simple") or {}
+        alike = [data[key] for key in ("fingerprint", "split_hash", "kind")] == same
+        equal = other is not None and (other["split"], other["count"]) == (evaluation["split"], evaluation["count"])
+        if alike and equal and simple.get("metric") == headline(evaluation) and not simple["left_out"]:
+            return dict(simple)
+    return None
 
 
 def _score_by(baseline: Baseline, task: Task, data: DataSet, split: Split, key: str, end: float) -> Metric | None:

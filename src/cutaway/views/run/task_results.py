@@ -406,9 +406,9 @@ def _final_view(labels: list[str], ends: list[float], split: str) -> View:
 
 
 # The colour of each curve: those of the splits, which are not drawn here.
-COLOURS = {"model": "test", "last": "", "season": "train", "linear": "val", "actual": ""}
+COLOURS = {"model": "test", "last": "", "season": "train", "smoothing": "", "linear": "val", "actual": ""}
 PARTS = (1 / 4, 1 / 2, 1)  # fractions of the horizon at which the error is reported
-SHORT = {"model": "model", "last": "last value", "season": "last season", "linear": "linear"}
+SHORT = {"model": "model", "last": "last value", "season": "last season", "smoothing": "smoothing", "linear": "linear"}
 
 
 def forecast_views(forecast: dict[str, Any]) -> list[View]:
