@@ -344,7 +344,7 @@ class Transcript(BaseTarget):
 class Spelled(Transcript):
     """A transcript written token after token, each learned given those before it.
 
-    Token 0, which is no character, begins a transcript and ends it.
+    Token 0, which is not a character, begins a transcript and ends it.
     """
 
     longest: int = 1  # characters of the longest transcript in training, and its end

@@ -138,7 +138,7 @@ def leave_out(problems: Sequence[Problem], total: int, noun: str, missing: str, 
         raise DataError(f"{counted} cannot be used:", problems, fix)
     if len(problems) >= total:
         raise NotEnoughDataError(
-            f"missing=drop would leave nothing: {counted} cannot be used:", problems, "Fix some of them."
+            f"missing=drop would leave nothing: {counted} cannot be used:", problems, "Repair some of them."
         )
     more = f"; and {len(problems) - NAMED_AT_MOST:,} more" if len(problems) > NAMED_AT_MOST else ""
     return [f"missing=drop left out {counted}: {'; '.join(map(str, problems[:NAMED_AT_MOST]))}{more}."]

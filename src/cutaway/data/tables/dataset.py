@@ -496,7 +496,7 @@ def column_notes(
         notes.append(f"The same of {len(others):,} more columns: {', '.join(others[:MOST_DOUBTS])}{more}.")
     notes += _missing_words(table, types)
     if roles.group is not None:
-        notes.append(f"Column {roles.group} keeps rows together in the split and is no input.")
+        notes.append(f"Column {roles.group} keeps rows together in the split and is not an input.")
     written = [column for column in (*encoders, roles.target) if column not in table.numbers]
     padded = [c for c in written if (table.frame[c] != table.frame[c].str.strip_chars()).any()]
     if padded:
