@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cutaway.core import files
-from cutaway.core.errors import FileError
+from cutaway.core.errors import FileError, MissingFileError
 
 
 def run_folder(at: Path) -> Path:
@@ -95,8 +95,15 @@ def test_pipes_devices_and_what_memory_cannot_hold_are_not_read(tmp_path: Path) 
         for read in (files.read_bytes, files.read_json, files.open_regular):
             with pytest.raises(FileError, match=said):
                 read(path)
-    for name in ("nowhere", "x" * 300, "a\0b"):
-        with pytest.raises(FileError, match="could not be read"):
+    with pytest.raises(MissingFileError, match=r"Similar there: pipe\.json") as caught:
+        files.read_bytes(tmp_path / "pip.json")
+    assert [problem.what for problem in caught.value.problems] == ["it does not exist"]
+    for name, said in (
+        ("nowhere", "There is no file"),
+        ("x" * 300, "could not be read"),
+        ("a\0b", "could not be read"),
+    ):
+        with pytest.raises(FileError, match=said):
             files.read_bytes(tmp_path / name)
         assert not files.exists(tmp_path / name)
     with (tmp_path / "sparse.csv").open("wb") as file:

@@ -171,5 +171,5 @@ def test_json_that_is_cut_short_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"a": ')
     with pytest.raises(FileError, match=r"a\.json is not a complete JSON document"):
         files.read_json(tmp_path / "a.json")
-    with pytest.raises(FileError, match="could not be read"):
+    with pytest.raises(FileError, match="There is no file"):
         files.read_json(tmp_path / "b.json")

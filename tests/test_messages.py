@@ -21,4 +21,4 @@ def test_no_message_says_that_a_person_edited_a_file() -> None:
             found[str(path.relative_to(root))] = match[0]
     assert found == {}
     assert ACCUSING.search("It was edited, or is another program's.")
-    assert ACCUSING.search("Was preprocessing.json edited? Take it from a copy.")
+    assert ACCUSING.search("Was preprocessing.json edited? Restore it from a copy.")

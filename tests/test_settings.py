@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 
@@ -93,6 +94,24 @@ def test_invalid_fields_are_rejected_by_name(key: str, typed: object, said: str)
         build(Some, {key: typed})
     assert str(caught.value).startswith(f"Invalid {key}")
     assert len(str(caught.value)) < 130
+
+
+@pytest.mark.parametrize(
+    ("key", "typed", "said"),
+    [
+        ("lr", "-1", "must be at least 0."),
+        ("lr", "1e31", "must be 0 to 1e+30."),
+        ("momentum", "2", "must be at least 0 and less than 1."),
+        ("momentum", "0.99999", "must be 0 to 0.9999."),
+        ("val", "2", "must be 0 to 0.9."),
+    ],
+)
+def test_a_range_is_written_in_round_numbers(key: str, typed: str, said: str) -> None:
+    group = TrainSettings if key != "val" else DataSettings
+    with pytest.raises(SettingError, match=f"{re.escape(said)}$"):
+        build(group, {key: typed})
+    ranges = {entry.key: entry.meaning for one in (TrainSettings, DataSettings) for entry in describe(one)}
+    assert not [meaning for meaning in ranges.values() if re.search(r"1e\+|\.999", meaning)]
 
 
 def test_an_unknown_key_is_rejected_with_the_nearest() -> None:

@@ -160,7 +160,7 @@ def test_what_cannot_be_written_or_read_is_said(tmp_path: Path) -> None:
         write_diffusers(drawn(WITH_CLASSES), tmp_path / "theirs")
     with pytest.raises(FileError, match="is a folder of diffusers already"):
         convert(tmp_path / "theirs", tmp_path / "out", "diffusers")
-    with pytest.raises(ModelError, match="and resnet18 is none"):
+    with pytest.raises(ModelError, match="not a resnet18"):
         read_diffusers(tmp_path / "theirs", "resnet18")
     (tmp_path / "theirs" / WEIGHTS).unlink()
     with pytest.raises(FileError, match=r"no diffusion_pytorch_model\.safetensors\. Pickles"):

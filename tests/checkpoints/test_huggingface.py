@@ -322,7 +322,7 @@ def test_an_output_matrix_of_its_own_that_the_config_does_not_tell_of_is_rejecte
 
 
 def test_other_networks_are_rejected(folder: Path) -> None:
-    with pytest.raises(ModelError, match="holds a gpt2, and bert-base-uncased is none: read it as gpt2"):
+    with pytest.raises(ModelError, match="holds a gpt2, not a bert-base-uncased: read it as gpt2"):
         read_folder(folder, "bert-base-uncased")
     with pytest.raises(ModelError, match=r"transformers has no network like resnet18.* gpt2, gpt2-medium"):
         write_folder(preset("resnet18").build(preset("resnet18").config), "resnet18", folder.parent / "no")
@@ -351,7 +351,7 @@ def test_a_config_without_a_type_is_no_networks(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     del config["model_type"]
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelError, match=r"config\.json has no model_type\. Here are: albert, bart,"):
+    with pytest.raises(ModelError, match=r"config\.json has no model_type\. Supported are: albert, bart,"):
         read_folder(folder)
 
 

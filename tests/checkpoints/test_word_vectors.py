@@ -96,18 +96,18 @@ ROW = np.array([1, -2], "<f4").tobytes()
 BAD_FILES: dict[str, tuple[str, bytes, str]] = {
     "no header": ("a.txt", b"the 1 2\ncat 3 4\n", "does not begin with a line of two numbers.*GloVe"),
     "empty": ("a.txt", b"", "does not begin with a line of two numbers"),
-    "no words": ("a.txt", b"0 5\n", "holds 0 words"),
-    "cut short": ("a.txt", b"3 2\nthe 1 2\ncat 3 4\n", "says that it holds 3 words, and has 2 lines.*cut short"),
-    "too many": ("a.txt", b"1 2\nthe 1 2\ncat 3 4\n", "says that it holds 1 words, and has 2 lines"),
+    "no words": ("a.txt", b"0 5\n", "0 words with vectors"),
+    "cut short": ("a.txt", b"3 2\nthe 1 2\ncat 3 4\n", "announces 3 words, and 2 lines follow.*cut short"),
+    "too many": ("a.txt", b"1 2\nthe 1 2\ncat 3 4\n", "announces 1 words, and 2 lines follow"),
     "another width": ("a.txt", b"2 2\nthe 1 2\ncat 3\n", "line 3: 'cat' has 1 numbers, and the first line says 2"),
-    "no number": ("a.txt", b"1 2\nthe 1 x\n", "line 2: the vector of 'the' is none"),
+    "no number": ("a.txt", b"1 2\nthe 1 x\n", "line 2: the vector of 'the' is invalid"),
     "nan": ("a.txt", b"2 2\nthe 1 2\ncat nan 2\n", "line 3: the vector of 'cat' has a number that is not finite"),
     "infinite": ("a.bin", b"1 1\nthe " + np.array([np.inf], "<f4").tobytes(), "word 1: the vector of 'the' has"),
     "not UTF-8": ("a.txt", b"1 1\n\xff\xe9 1\n", "line 2: the word .* is not UTF-8"),
     "binary, not UTF-8": ("a.bin", b"1 2\n\xff\xe9 " + ROW, "word 1: the word .* is not UTF-8"),
-    "twice": ("a.txt", b"2 1\nthe 1\nthe 2\n", "line 3: the word 'the' stood in line 2 already"),
+    "twice": ("a.txt", b"2 1\nthe 1\nthe 2\n", "line 3: the word 'the' is also in line 2"),
     "binary cut short": ("a.bin", b"2 2\nthe " + ROW + b"cat " + ROW[:-1], "ends in word 2.*cut short"),
-    "binary, too long": ("a.bin", b"1 2\nthe " + ROW + b"cat " + ROW, "12 bytes stand after the last"),
+    "binary, too long": ("a.bin", b"1 2\nthe " + ROW + b"cat " + ROW, "12 bytes follow the last"),
     "text as binary": ("a.bin", b"1 2\nthe 1 2\n", "ends in word 1.*be text"),
     "no word": ("a.bin", b"1 2\n " + ROW, "word 1: there is a vector without a word"),
     "another suffix": ("a.pkl", b"1 1\nthe 1\n", r"ends in .pkl, no format of word vectors: .txt, .vec are text"),
@@ -123,7 +123,7 @@ def test_files_that_are_not_whole_are_rejected(tmp_path: Path, what: str) -> Non
 
 
 def test_files_that_cannot_be_are_rejected(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="could not be read"):
+    with pytest.raises(FileError, match="There is no file or folder"):
         Vectors.load(tmp_path / "none.txt")
     for word in ("two words", "", "line\nend"):
         with pytest.raises(FileError, match="is empty or holds a blank"):

@@ -51,8 +51,8 @@ def rejected(cli: Cli, words: tuple[str, ...], said: list[str]) -> None:
          ["2 rows of 40 hold no text", "line 8, column text: the text is empty", "line 11", "missing=drop"]),
         (REVIEWS.replace("fine 6\ta", "fine 6\t"), ["r.tsv, line 8, column label", "missing=drop"]),
         (REVIEWS.replace("fine 6", "fin\xe9 6").encode("latin1"), ["r.tsv is not UTF-8", "line 8", "save it as UTF-8"]),
-        ("text\tlabel\n" + "x x\ta\nx\tb\n" * 20, ["one only, 'x'", "nothing to tell apart", "Give more text"]),
-        ("", ["r.tsv is empty"]),
+        ("text\tlabel\n" + "x x\ta\nx\tb\n" * 20, ["one only, 'x'", "at least two are needed", "Give more text"]),
+        ("", ["r.tsv: it is empty"]),
         ("text\tlabel\n", ["no rows"]),
     ],
 )  # fmt: skip
@@ -116,7 +116,10 @@ def test_rows_without_text_can_be_left_out(cli: Cli) -> None:
         (("seq2seq-gru", "book.txt"), ["takes sequence-pair (seq2seq) data", "pairs=true"]),
         (("seq2seq-gru", "book.txt,t.conll"), ["two files", "pairs=true"]),
         (("lstm", "bok.txt"), ["no file or folder 'bok.txt'", "Similar there: book.txt"]),
-        (("word2vec-skipgram", "book.txt", "min_count=1000"), ["book.txt cannot be learned from", "smaller min_count"]),
+        (
+            ("word2vec-skipgram", "book.txt", "min_count=1000"),
+            ["book.txt cannot be used for training", "smaller min_count"],
+        ),
     ],
 )
 def test_incompatible_arguments(cli: Cli, words: tuple[str, ...], said: list[str]) -> None:
@@ -134,7 +137,7 @@ def test_incompatible_arguments(cli: Cli, words: tuple[str, ...], said: list[str
         (BOOK.encode() + b"caf\xe9\n", ["book.txt", "not UTF-8", "byte 1,443", "line 1", "Save it as UTF-8"]),
         (BOOK.encode("utf-16"), ["book.txt", "UTF-16"]),
         (BOOK[:60], ["book.txt is too short", "train split has 42 tokens", "at least 65", "smaller length"]),
-        ("a" * 2000, ["one only, 'a'", "nothing to tell apart"]),
+        ("a" * 2000, ["one only, 'a'", "at least two are needed"]),
         (b"\0\1" * 500, ["book.txt", "not text", "line 1"]),
     ],
 )
@@ -174,7 +177,7 @@ def test_a_label_file_that_is_shorter_than_its_text(cli: Cli, labels: str, model
         (PAIRS + "a\tb\tc\n", ["p.tsv, line 31", "2 tabs"]),
         (PAIRS + "a\t\n", ["p.tsv, line 31", "its target is empty"]),
         (PAIRS + "\n\n", ["p.tsv, line 31: it is empty", "p.tsv, line 32"]),
-        ("", ["p.tsv is empty"]),
+        ("", ["p.tsv: it is empty"]),
         (PAIRS.encode() + b"caf\xe9\tb\n", ["p.tsv: it is not UTF-8: byte 193 (line 31) is 0xE9"]),
         ("".join(f"{'a' * (1 + i)}\tb{i}\n" for i in range(30)), ["sources", "one only, 'a'"]),
     ],
@@ -325,7 +328,7 @@ def test_a_video_without_frames(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("name", "change", "said"),
     [
-        ("edges.csv", lambda text: text + "3,99\n", ["edges.csv, line 80, column target", "'99' is no node"]),
+        ("edges.csv", lambda text: text + "3,99\n", ["edges.csv, line 80, column target", "'99' is not a node"]),
         ("edges.csv", lambda text: text + "3\n", ["edges.csv, line 80", "1 cells, 2 expected"]),
         ("edges.csv", lambda text: text + "3,\n", ["edges.csv, line 80, column target", "the node is missing"]),
         ("edges.csv", lambda text: "source\n1\n", ["edges.csv has one column"]),

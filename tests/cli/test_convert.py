@@ -214,7 +214,7 @@ def change(folder: Path, **fields: object) -> None:
     ("damage", "said"),
     [
         (without_config, "has no config.json, which says what network it holds"),
-        (of_another_type, 'model_type "reformer", which is not here. Here are: albert, bart, bert,'),
+        (of_another_type, 'model_type "reformer", which is not here. Supported are: albert, bart, bert,'),
         (with_another_value, 'activation_function="swish", which the network here does not have: it knows "gelu_new"'),
         (with_another_size, "Invalid n_head=5: must be at least 1 and a divisor of n_embd=12"),
         (with_words_for_numbers, 'n_layer="two", where a whole number belongs'),
@@ -222,7 +222,7 @@ def change(folder: Path, **fields: object) -> None:
         (named_as_if_not_pickled, "model.safetensors is a pickle"),
         (without_weights, "has a config.json and no weights: model.safetensors is missing"),
         (without_a_shard, "lacks 1 of the 2 files that its model.safetensors.index.json names"),
-        (cut_short, "model.safetensors is no whole safetensors file: it was cut short or changed"),
+        (cut_short, "model.safetensors is not a complete safetensors file: it is truncated or damaged"),
         (with_a_tensor_cut, "the first transformer.wte.weight: (37, 12) where the network has (40, 12)"),
         (without_a_block, "12 of the network's 28 tensors are missing, the first transformer.h.1."),
     ],

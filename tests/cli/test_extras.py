@@ -108,6 +108,32 @@ def test_a_command_names_the_extra_that_it_needs(
     assert not list(Path.cwd().glob("run/checkpoints/*"))
 
 
+@pytest.mark.parametrize(
+    ("name", "library", "extra"),
+    [("sounds/", "soundfile", "audio"), ("spelled", "soundfile", "audio"), ("./videos", "av", "video")],
+)
+def test_an_example_that_was_skipped_names_its_extra_where_it_is_trained_on(
+    without: Any,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: Any,
+    name: str,
+    library: str,
+    extra: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    short = name.removeprefix("./").rstrip("/")
+    assert main(["train", "gru", name]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"`cutaway examples {short}` writes the example of this name." in said
+    without(library)
+    assert main(["train", "gru", name]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"pip install 'cutaway[{extra}]'. Then `cutaway examples {short}` writes it." in said
+    assert main(["train", "gru", f"mine/{short}"]) == 2
+    assert "pip install" not in capsys.readouterr().err
+
+
 def test_examples_of_other_kinds_are_written(without: Any, capsys: pytest.CaptureFixture[str]) -> None:
     without("av", "soundfile")
     assert main(["examples", "--out", "all"]) == 0

@@ -59,7 +59,7 @@ def test_a_hugging_face_folder_says_itself_what_it_is(tmp_path: Path) -> None:
         assert warned[0].filename == __file__
         assert not model.training
         assert all(torch.equal(v, made.state_dict()[k]) for k, v in model.state_dict().items())
-    with pytest.raises(ModelError, match="holds a gpt2, and lenet5 is none"):
+    with pytest.raises(ModelError, match="holds a gpt2, not a lenet5"):
         cutaway.load(tmp_path / "hf", model="lenet5")
 
 

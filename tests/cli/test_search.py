@@ -56,7 +56,7 @@ def test_the_table_and_the_winner_are_printed(tmp_path: Path, capsys: pytest.Cap
         (["search", "mlp", "iris", "lr=0.1..0.2", "out=x"], "use --out DIR"),
         (["search", "mpl", "iris", "lr=0.1..0.2"], "no model 'mpl'"),
         (["search", "mlp", "irs", "lr=0.1..0.2"], "irs"),
-        (["search", "--resume", "nowhere"], "is no search"),
+        (["search", "--resume", "nowhere"], "There is no search 'nowhere'"),
         (["tune", "mlp"], "use `cutaway search`"),
     ],
 )

@@ -242,7 +242,7 @@ def test_another_comparison_is_not_overwritten(found: Comparison) -> None:
         cutaway.compare("mlp", "wine", out=found.folder, **SHORT)
     with pytest.raises(SettingError, match="cannot change"):
         cutaway.compare(resume=found.folder, epochs=9)
-    with pytest.raises(FileError, match="is no comparison"):
+    with pytest.raises(FileError, match="is not a comparison"):
         cutaway.compare(resume=found.folder / "wine")
 
 

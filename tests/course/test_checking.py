@@ -143,7 +143,7 @@ def test_a_file_that_hangs_or_is_none(tmp_path: Path) -> None:
         check_file(1, written(tmp_path, "while True: pass\n"), opening=0.5)
     with pytest.raises(FileError, match="cutaway course start 01"):
         check_file(1, tmp_path / "absent.py")
-    with pytest.raises(FileError, match="not a Python file"):
+    with pytest.raises(SettingError, match="not a Python file"):
         check_file(1, tmp_path)
 
 

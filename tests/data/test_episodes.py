@@ -166,7 +166,7 @@ def test_what_the_data_has_too_little_for_is_named(given_settings: Any, error: A
 
 def test_given_splits_with_too_few_classes_are_named(tmp_path: Path) -> None:
     path = folder(tmp_path, {"train": ["a", "b", "c", "x"], "val": ["d", "e", "y"], "test": ["f", "g"]})
-    with pytest.raises(SettingError, match=r"ways=3 cannot be: the test split has 2 classes \(f, g\)"):
+    with pytest.raises(SettingError, match=r"Invalid ways=3: the test split has 2 classes \(f, g\)"):
         opened(path, ways=3)
 
 

@@ -108,12 +108,12 @@ def test_a_task_without_an_example_to_learn_from_is_rejected() -> None:
 @pytest.mark.parametrize(
     ("source", "given", "said"),
     [
-        ("digits", {"tasks": "two"}, "tasks=two cannot be: give permuted:10"),
+        ("digits", {"tasks": "two"}, "Invalid tasks=two: must be permuted:10"),
         ("digits", {"tasks": "classes:0"}, "does not divide them. Give classes:1, classes:2 or classes:5."),
         ("digits", {"tasks": "classes:3"}, "there are 10 classes, and it does not divide them"),
         ("digits", {"tasks": "classes:10"}, "there are 10 classes, and it leaves one task"),
-        ("digits", {"tasks": "permuted:1"}, "tasks=permuted:1 is no sequence"),
-        ("digits", {"tasks": "permuted:2000"}, "is no sequence"),
+        ("digits", {"tasks": "permuted:1"}, "tasks=permuted:1 is not a sequence"),
+        ("digits", {"tasks": "permuted:2000"}, "is not a sequence"),
         ("digits", {"tasks": "permuted:3", "flip": True}, "augmentation"),
         ("karate", {"tasks": "classes:1"}, "this is graph data"),
         ("TEXTS", {"tasks": "permuted:3", "text": "text", "target": "colour"}, "this is text data"),

@@ -274,7 +274,7 @@ def test_too_many_tokens_and_segments_that_are_not_known_are_rejected() -> None:
     tokens = torch.full((1, 13), 3)
     with pytest.raises(ModelError, match="learned for 12 tokens, and these are 13"):
         small("roberta-base")(tokens)
-    with pytest.raises(ModelError, match="knows no segments"):
+    with pytest.raises(ModelError, match="has no segment embeddings"):
         small("distilbert-base")(tokens[:, :3], None, torch.zeros(1, 3, dtype=torch.long))
 
 

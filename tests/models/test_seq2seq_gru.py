@@ -135,7 +135,7 @@ def test_it_keeps_the_contract() -> None:
 def test_a_config_fits_a_data_set() -> None:
     fitted = Config.for_spec(SMALL, PairSpec(29, 20, Tokens(43, 2, 3, 21)))
     assert (fitted.vocab_size, fitted.target_vocab_size, fitted.hidden_dim) == (29, 43, 5)
-    with pytest.raises(ModelError, match="gives a sequence of tokens, and the target 'class' is none"):
+    with pytest.raises(ModelError, match="predicts a sequence of tokens, and the target 'class' is not one"):
         Config.for_spec(SMALL, PairSpec(29, 20, Classes(("a", "b"))))  # type: ignore[arg-type]
 
 

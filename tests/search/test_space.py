@@ -125,7 +125,7 @@ def test_a_grid_has_every_combination_once() -> None:
         ("mlp", {"model.hidden_dim": "8..9"}, UnknownName, "Similar: hidden_dims"),
         ("mlp", {"grad_clp": "8..9"}, UnknownName, "Similar: grad_clip"),
         ("mlp", {"batch_size": "1.5..3"}, SettingError, "Invalid batch_size=1.5..3: both ends must be integers"),
-        ("mlp", {"momentum": "0..2"}, SettingError, "Invalid momentum=2: must be 0 to 0.9999"),
+        ("mlp", {"momentum": "0..2"}, SettingError, "Invalid momentum=2: must be at least 0 and less than 1"),
         ("mlp", {"model.dropout": "0..2"}, SettingError, "Invalid model.dropout=2.0"),
         ("mlp", {"optimizer": "adam,sgdd"}, SettingError, "Invalid optimizer=sgdd"),
         ("mlp", {"optimizer": "adam,adam"}, SettingError, "a single value cannot be searched"),

@@ -342,9 +342,9 @@ def test_only_more_trials_can_be_asked_of_a_search_that_goes_on(small: Small, tm
 
 
 def test_what_is_no_search_is_not_resumed(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"is no search: it has no search\.json"):
+    with pytest.raises(FileError, match=r"is not a search: it has no search\.json"):
         resumed(tmp_path)
-    with pytest.raises(FileError, match="is no search"):
+    with pytest.raises(FileError, match=r"There is no search '.*nowhere'"):
         resumed(tmp_path / "nowhere")
     (tmp_path / "search.json").write_text("{}")
     with pytest.raises(FileError, match=r"search\.json is not complete: it needs model, data"):
@@ -354,7 +354,7 @@ def test_what_is_no_search_is_not_resumed(tmp_path: Path) -> None:
 def test_nothing_in_a_folder_is_overwritten(small: Small, tmp_path: Path) -> None:
     (tmp_path / "search").mkdir()
     (tmp_path / "search" / "mine.txt").write_text("mine")
-    with pytest.raises(FileError, match="is no search, and nothing in it is overwritten"):
+    with pytest.raises(FileError, match="is not a search, and nothing in it is overwritten"):
         small()
     assert (tmp_path / "search" / "mine.txt").read_text() == "mine"
 

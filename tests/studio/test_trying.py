@@ -131,7 +131,7 @@ def test_a_problem_is_solved_as_the_run_solves_it_and_one_without_a_solution_is_
     assert found["said"] == expected.solution.strip("\n")
     assert found["notes"][0].startswith(("Not solved", "No solution"))
     assert "24 cannot be made of 1 1 1 1" in trying(live, text="1 1 1 1")["error"]
-    assert "is no problem of this kind" in trying(live, text="hello")["error"]
+    assert "is not a problem of this kind" in trying(live, text="hello")["error"]
     assert trying(live, text="  ") == {}
     assert {"gpt2", "lstm"} <= set(compatible_models(live.ready, list(presets().values())))
     assert "bert-base-uncased" not in compatible_models(live.ready, list(presets().values()))

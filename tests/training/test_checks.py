@@ -106,12 +106,18 @@ IN_VAIN: list[tuple[str, str, dict[str, Any], dict[str, Any], str]] = [
     ("gpt2", "book.txt", TINY, {"split_seed": 2}, "split by its position in the text"),
     ("gpt2", "book.txt", TINY, {"window": 3}, "for word vectors"),
     ("gpt2", "book.txt", TINY, {"subsample": 0.1}, "for word vectors"),
-    ("gpt2", "book.txt", TINY, {"class_weights": "balanced"}, "next token is none"),
+    ("gpt2", "book.txt", TINY, {"class_weights": "balanced"}, "next token has no classes"),
     ("gpt2", "book.txt", TINY, {"freeze": "head*"}, "shares those of another layer"),
     ("gpt2", "book.txt", TINY, {"channels_last": True}, "no convolutions"),
     ("lstm", "visits.csv", {"forecast": "visits", "horizon": 2}, {"fold": 2}, "split by its time"),
-    ("lstm", "visits.csv", {"forecast": "visits", "horizon": 2}, {"class_weights": "balanced"}, "visits is none"),
-    ("mlp", "prices.csv", {"target": "price"}, {"class_weights": "balanced"}, "price is none"),
+    (
+        "lstm",
+        "visits.csv",
+        {"forecast": "visits", "horizon": 2},
+        {"class_weights": "balanced"},
+        "has no classes",
+    ),
+    ("mlp", "prices.csv", {"target": "price"}, {"class_weights": "balanced"}, "price has no classes"),
     ("mlp", "prices.csv", {"target": "price", "val": 0}, {"patience": 3}, "no validation split"),
     ("mlp", "prices.csv", {"target": "price"}, {"folds": 5}, "Give fold too"),
     ("linear", "prices.csv", {"target": "price"}, {"layer_decay": 0.5}, "no layers before its head"),
@@ -146,7 +152,7 @@ def test_both_sizes_of_a_batch_are_one_too_many(files: Path) -> None:
     )
     base = {"text": "text", "target": "label", "model.dim": 4}
     said = rejected("textcnn", str(files / "reviews.tsv"), {**base, "batch_size": 8, "batch_tokens": 64})
-    assert said.startswith("batch_size=8 would change nothing: batch_tokens=64 stands instead")
+    assert said.startswith("batch_size=8 would change nothing: batch_tokens=64 replaces it")
 
 
 def test_the_command_line_says_it_in_one_paragraph(capsys: pytest.CaptureFixture[str]) -> None:

@@ -220,9 +220,9 @@ def test_overwrite_replaces_a_runs_files_and_nothing_else(tmp_path: Path) -> Non
 
 def test_overwrite_replaces_nothing_that_is_no_run(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years")
-    with pytest.raises(FileError, match="is no run"):
+    with pytest.raises(FileError, match="is not a run"):
         create_run_folder(tmp_path, "n", True, [])
-    with pytest.raises(FileError, match="is no run"):
+    with pytest.raises(FileError, match="is not a run"):
         create_run_folder(tmp_path / "thesis.tex", "n", True, [])
     assert (tmp_path / "thesis.tex").read_text() == "years"
 

@@ -109,14 +109,14 @@ def test_the_first_missing_and_unexpected_tensors_are_named(tmp_path: Path) -> N
 
 def test_what_is_no_weights_is_rejected(saved: nn.Module, tmp_path: Path) -> None:
     model = made("simplecnn", 2)
-    with pytest.raises(FileError, match="nothing at weights="):
+    with pytest.raises(FileError, match=r"There is no file or folder '.*nowhere'"):
         take(model, "simplecnn", tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileError, match=r"without a model: it has no model\.safetensors"):
         take(model, "simplecnn", tmp_path / "empty")
     file = tmp_path / "model" / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-1] + b"\x01")
-    with pytest.raises(FileError, match="checksum does not fit"):
+    with pytest.raises(FileError, match="checksum differs"):
         take(model, "simplecnn", file)
     torch.save(saved.state_dict(), tmp_path / "simple.pth")
     with pytest.raises(ModelError, match="torchvision has no checkpoint of simplecnn"):

@@ -251,7 +251,7 @@ def test_files_that_say_not_what_they_are_for(pretrained: Path, texts: Path, tmp
     ready = setup_training("bert-base-uncased", str(texts / "t.tsv"), of(texts, file, length=12))
     assert ready.taken is not None
     assert ready.taken.path == str(file)
-    with pytest.raises(ModelError, match="holds a bert, and gpt2 is none"):
+    with pytest.raises(ModelError, match="holds a bert, not a gpt2"):
         setup_training("gpt2", str(texts / "t.tsv"), of(texts, file))
     torch.save(load_file(file), tmp_path / "hf" / "pytorch_model.bin")
     with pytest.raises(FileError, match="is a pickle"):

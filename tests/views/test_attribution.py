@@ -136,7 +136,7 @@ def test_a_concept_given_as_a_folder(run: Run, tmp_path: Path) -> None:
     assert "TCAV" in shown["summary"]
     with pytest.raises(DataError, match="folder"):
         draw_attribution(open_run(run, options={"concept": str(tmp_path / "nothing")}))
-    with pytest.raises(DataError, match="must be an existing folder"):  # and not all that stands here
+    with pytest.raises(SettingError, match="must be a folder of examples"):  # and not all that stands here
         draw_attribution(open_run(run, options={"concept": "", "method": "gradient"}))
 
 

@@ -1,4 +1,4 @@
-"""The view of a quantized run: errors and costs by hand, what is left as it was, and what is not at hand."""
+"""The view of a quantized run: errors and costs by hand, what is left as it was, and what is not available."""
 
 from __future__ import annotations
 

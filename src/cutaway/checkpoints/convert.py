@@ -12,12 +12,18 @@ from torch import nn
 from ..core.errors import (
     AlreadyExistsError,
     FileError,
-    MissingFileError,
     ModelError,
     NotARunError,
     WeightsMismatchError,
 )
-from ..core.files import exists, read_json, reject_address, reject_overwriting, require_regular_file, write_text
+from ..core.files import (
+    exists,
+    missing_file_error,
+    read_json,
+    reject_overwriting,
+    require_regular_file,
+    write_text,
+)
 from ..core.spec import Classes, ImageSpec, PairSpec, Tokens, Value
 from ..data.dataset_base import Preprocessing
 from ..data.modalities import read_preprocessing
@@ -225,8 +231,7 @@ def open_model(source: Path, name: str | None) -> tuple[nn.Module, str, tuple[st
 def reject_absent(source: Path) -> None:
     """Raise FileError if there is no file or folder of that name."""
     if not exists(source):
-        reject_address(source)
-        raise MissingFileError(f"There is no file or folder {source}.")
+        raise missing_file_error(source)
     if not source.is_dir():
         require_regular_file(source)
 

@@ -130,7 +130,7 @@ def read_diffusers(path: Path, name: str | None = None) -> Loaded:
     the weights are missing or do not fit.
     """
     if name is not None and name not in PRESETS:
-        raise CheckpointConfigError(f"{path} holds a {CLASS}, and {name} is none: read it as {' or '.join(PRESETS)}.")
+        raise CheckpointConfigError(f"{path} holds a {CLASS}, not a {name}: read it as {' or '.join(PRESETS)}.")
     folder = _network(path)
     try:
         config, notes = _config(read_json(folder / CONFIG), _schedule(path))

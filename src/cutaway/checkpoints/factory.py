@@ -104,7 +104,7 @@ def to_builder(given: Any) -> ModuleBuilder:
         )
     if not callable(make):
         raise ModelError(
-            f"{make!r} is no model: give a name that `cutaway list` shows, a class of modules, or a name and the "
+            f"{make!r} is not a model: give a name that `cutaway list` shows, a class of modules, or a name and the "
             'function that makes one, as in ("mine", make).'
         )
     name = name or getattr(make, "__name__", "")

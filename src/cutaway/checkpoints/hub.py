@@ -155,7 +155,7 @@ def _reason(library: Any, error: Exception, name: str, revision: str | None) -> 
     if isinstance(error, errors.RepositoryNotFoundError):
         return f"the Hub has no public repository {name}. Is it spelled as on its page? If private: `hf auth login`."
     if isinstance(error, errors.HFValidationError):
-        return f"{name} is no name of a repository."
+        return f"{name} is not the name of a repository."
     if isinstance(error, errors.HfHubHTTPError) and getattr(error, "response", None) is not None:
         return f"the Hub answered {error.response.status_code}. Try again later."
     said = (str(error).strip() or type(error).__name__).splitlines()[0][:120]

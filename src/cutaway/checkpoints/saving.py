@@ -34,7 +34,7 @@ from ..core.errors import (
     shorten,
     shorten_repr,
 )
-from ..core.files import atomic_write, open_regular, read_json, write_json
+from ..core.files import atomic_write, open_regular, read_json, unreadable_error, write_json
 from ..core.schema import COUNT, Between, as_tuples, dataclass_schema, find_mismatch, validate_document
 from ..core.version import __version__
 from ..models.registry import Preset, find
@@ -216,9 +216,9 @@ def read_weights(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     fault = find_mismatch(index, SHARDS)
     meta, sums = (index["metadata"]["cutaway"], index["metadata"]["sha256"]) if not fault else ({}, {})
     if astray := next((name for name in sums if not name or Path(name).name != name), None):
-        fault = f"{shorten(astray)!r} is no file of its folder"
+        fault = f"{shorten(astray)!r} is not a file in its folder"
     elif wrong := next((name for name, sha256 in sums.items() if not re.fullmatch("[0-9a-f]{64}", sha256)), None):
-        fault = f"metadata.sha256.{shorten(wrong)} is {shorten_repr(sums[wrong])}, which is no checksum"
+        fault = f"metadata.sha256.{shorten(wrong)} is {shorten_repr(sums[wrong])}, which is not a checksum"
     if fault:
         raise FileError(
             f"{file} is not a valid index of weight files and their checksums: {fault}. Take the whole folder from "
@@ -340,7 +340,7 @@ def open_verified(path: str | os.PathLike[str], sha256: str | None = None) -> It
     try:
         with open_regular(path) as file:
             if os.fstat(file.fileno()).st_size == 0:
-                raise FileError(f"{path} is empty. Take it from a copy, or train again.")
+                raise FileError(f"{path} is empty. Restore it from a copy, or train again.")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                 _verify(path, content, sha256)
         with safe_open(path, framework="pt") as opened:
@@ -348,7 +348,7 @@ def open_verified(path: str | os.PathLike[str], sha256: str | None = None) -> It
     except OSError as error:
         if isinstance(error, FileError):
             raise
-        raise FileError(f"{path} could not be read: {error.strerror or error}.") from error
+        raise unreadable_error(path, error) from error
     except (SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise FileError(
             f"{path} has a head that cannot be read ({type(error).__name__}), though its checksum fits. "
@@ -394,7 +394,7 @@ def open_safetensors(file: Path) -> Iterator[Any]:
         if isinstance(error, FileError):
             raise
         raise FileError(
-            f"{file} is no whole safetensors file: it was cut short or changed ({error}). Take it from a copy."
+            f"{file} is not a complete safetensors file: it is truncated or damaged ({error}). Restore it from a copy."
         ) from error
 
 
@@ -404,7 +404,7 @@ def reject_pickle(path: str | os.PathLike[str]) -> None:
         with open_regular(path) as file:
             start = file.read(9)
     except OSError as error:
-        raise FileError(f"{path} could not be read: {error.strerror or error}.") from error
+        raise unreadable_error(path, error) from error
     # A safetensors file begins with the length of its header, which can equal a pickle's first byte, followed by "{".
     if start[:4] == b"PK\x03\x04" or (start[:1] == b"\x80" and start[8:] != b"{"):
         raise UnsafeFileError(
@@ -422,7 +422,7 @@ def _verify(path: Path, content: mmap.mmap, sha256: str | None) -> None:
     reject_pickle(path)
     end = 8 + int.from_bytes(content[:8], "little")  # of the header
     if content[8:9] != b"{" or end > len(content):
-        raise FileError(f"{path} is not a safetensors file, or was cut short. Take it from a copy, or train again.")
+        raise FileError(f"{path} is not a safetensors file, or was cut short. Restore it from a copy, or train again.")
     place = content.find(MARK, 8, end) + len(MARK)
     if place < len(MARK):
         raise FileError(
@@ -431,8 +431,7 @@ def _verify(path: Path, content: mmap.mmap, sha256: str | None) -> None:
         )
     if content[place : place + 64] != _digest(content, place):
         raise FileError(
-            f"{path} is not as it was written: its checksum does not fit, so it was changed or cut short. "
-            "Take it from a copy, or train again."
+            f"{path} has changed since it was written: its checksum differs. Restore it from a copy, or train again."
         )
     if sha256 is not None and content[place : place + 64] != sha256.encode():
         raise FileError(

@@ -25,12 +25,11 @@ from torch import Tensor, nn
 from ..core.errors import (
     CheckpointConfigError,
     FileError,
-    MissingFileError,
     ModelError,
     WeightsMismatchError,
     WriteError,
 )
-from ..core.files import atomic_write, reject_address
+from ..core.files import atomic_write, require_regular_file
 from ..core.memory_budget import build_on_meta
 from ..models.registry import Preset, preset, presets
 from .saving import load_weights, reject_not_finite
@@ -366,9 +365,7 @@ def read_state_dict(path: str | os.PathLike[str]) -> StateDict:
 
 
 def _read(path: Path) -> Any:
-    if not path.is_file():
-        reject_address(path)
-        raise MissingFileError(f"There is no file {path}.")
+    require_regular_file(path)
     try:
         if path.suffix == ".safetensors":
             return load_file(path)

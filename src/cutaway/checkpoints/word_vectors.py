@@ -257,7 +257,9 @@ def read_vectors(path: str | os.PathLike[str]) -> tuple[list[str], Matrix]:
         )
     count, width = (int(field) for field in fields)
     if not count or not width:
-        raise FileError(f"{path} says that it holds {count} words with vectors of {width} numbers: that is none.")
+        raise FileError(
+            f"Invalid first line of {path}: {count} words with vectors of {width} numbers; both must be at least 1."
+        )
     words, matrix = (_parse_binary if binary else _parse_text)(path, data, end + 1, count, width)
     _reject_unfit(path, words, matrix, "word" if binary else "line")
     return words, matrix
@@ -281,9 +283,11 @@ def _parse_text(path: Path, data: bytes, start: int, count: int, width: int) -> 
         lines.pop()
     if len(lines) != count:
         cut = (
-            "It may have been cut short: take it from a copy." if len(lines) < count else "Was it put together by hand?"
+            "It may have been cut short: restore it from a copy."
+            if len(lines) < count
+            else "Was it put together by hand?"
         )
-        raise FileError(f"{path} says that it holds {count:,} words, and has {len(lines):,} lines of them. {cut}")
+        raise FileError(f"The first line of {path} announces {count:,} words, and {len(lines):,} lines follow. {cut}")
     words: list[str] = []
     matrix = np.empty((count, width), np.float32)
     for i, line in enumerate(lines):
@@ -297,7 +301,7 @@ def _parse_text(path: Path, data: bytes, start: int, count: int, width: int) -> 
         try:
             matrix[i] = [float(number) for number in numbers]
         except ValueError as error:
-            raise FileError(f"{path}, line {i + 2}: the vector of {words[-1]!r} is none ({error}).") from error
+            raise FileError(f"{path}, line {i + 2}: the vector of {words[-1]!r} is invalid ({error}).") from error
     return words, matrix
 
 
@@ -312,15 +316,16 @@ def _parse_binary(path: Path, data: bytes, start: int, count: int, width: int) -
         end = data.find(b" ", start)
         if end < 0 or end + 1 + size > len(data):
             raise FileError(
-                f"{path} says that it holds {count:,} words with vectors of {width:,} numbers, and ends in word "
-                f"{i + 1:,}. It may have been cut short, or be text: take it from a copy."
+                f"The first line of {path} announces {count:,} words with vectors of {width:,} numbers, and the file "
+                "ends in word "
+                f"{i + 1:,}. It may have been cut short, or be text: restore it from a copy."
             )
         words.append(_decode(path, data[start:end], f"word {i + 1:,}"))
         matrix[i] = np.frombuffer(data, "<f4", width, end + 1)
         start = end + 1 + size
     if data[start:].strip(b"\n"):
         raise FileError(
-            f"{path} says that it holds {count:,} words, and {len(data) - start:,} bytes stand after the last: the "
+            f"The first line of {path} announces {count:,} words, and {len(data) - start:,} bytes follow the last: the "
             "number of words or the width in its first line is wrong."
         )
     return words, matrix
@@ -351,6 +356,6 @@ def _reject_unfit(path: Path, words: Sequence[str], matrix: Matrix, noun: str) -
             raise FileError(f"{path}, {noun} {i + first:,}: there is a vector without a word.")
         if seen.setdefault(word, i) != i:
             raise FileError(
-                f"{path}, {noun} {i + first:,}: the word {word!r} stood in {noun} {seen[word] + first:,} already. "
-                "Leave one of them there."
+                f"{path}, {noun} {i + first:,}: the word {word!r} is also in {noun} {seen[word] + first:,}. "
+                "Remove one of them."
             )

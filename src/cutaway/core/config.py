@@ -372,12 +372,24 @@ def _type_name(hint: Any) -> str:
     return {bool: "true or false", int: "an integer", float: "a number", str: "text"}.get(hint, "text")
 
 
-def _allowed(field: Any) -> str:
+HUGE = 1e9  # upper bounds from here on only prevent overflows, and are not named
+
+
+def _allowed(field: Any, value: float | None = None) -> str:
+    """Return the allowed values of a setting: its choices, or its range in round numbers.
+
+    Upper bounds just below 1 read "less than 1", and those that only prevent overflows are left out. The exact range is
+    named for a rejected `value` that lies within the round one.
+    """
     meta = field.metadata
     if meta["choices"]:
         return ", ".join(meta["choices"])
     low, high = meta["low"], meta["high"]
+    if high is not None and high >= HUGE and (value is None or value < HUGE):
+        high = None
     if low is not None and high is not None:
+        if 0.9 < high < 1 and (value is None or not high < value < 1):
+            return f"at least {low:.15g} and less than 1"
         return f"{low:.15g} to {high:.15g}"
     if low is not None:
         return f"at least {low:.15g}"
@@ -401,5 +413,5 @@ def _check(field: Any, value: Any) -> None:
         high = meta["high"] if meta["high"] is not None else float("inf")
         if number and not (low <= one <= high):
             raise SettingError(
-                f"Invalid {field.name}={shorten(as_text(one))}: must be {_allowed(field) or 'a number'}."
+                f"Invalid {field.name}={shorten(as_text(one))}: must be {_allowed(field, one) or 'a number'}."
             )

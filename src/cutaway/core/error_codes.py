@@ -85,7 +85,7 @@ CODES = {
     ),
     "CUT-201": ErrorCode(
         "File or folder not found",
-        "There is no file or folder at this path.",
+        "There is no file, folder or run at this path.",
         ("The path is misspelled.", "The path is relative to another folder than the current one."),
         "Check the path. Relative paths start in the folder in which the command runs.",
         "cutaway train mlp data/houses.csv target=price",
@@ -96,7 +96,8 @@ CODES = {
         (
             "A row has too many or too few cells.",
             "A cell is not a number where a number belongs.",
-            "A file is empty, truncated, damaged, or in another encoding.",
+            "A file is empty (0 bytes), truncated, damaged, or in another encoding.",
+            "The target of a row is missing.",
         ),
         "Correct the rows or files that the message names. `cutaway check MODEL DATA` lists them all, and missing=drop "
         "leaves them out.",
@@ -117,7 +118,7 @@ CODES = {
         "Not enough data",
         "There are too few examples, classes, tokens or time steps for this training, split or metric.",
         (
-            "The table has no or almost no rows.",
+            "The table has a header, and no or almost no rows.",
             "All examples have the same class.",
             "A text or series is shorter than one window.",
             "val= or test= leaves a split empty.",
@@ -183,7 +184,11 @@ CODES = {
     "CUT-302": ErrorCode(
         "Cannot write or open",
         "The operating system does not allow to write or open this path.",
-        ("The folder has no write permission.", "The disk is full.", "A file is in the place of a folder."),
+        (
+            "The file or folder lacks the permission.",
+            "The disk is full.",
+            "A file is in the place of a folder, or a folder or a device in the place of a file.",
+        ),
         "Check the path and its permissions, free some space, or choose another folder with --out.",
         f"{WINE}{TRAIN} --out wine.csv/run",
     ),

@@ -22,7 +22,20 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from .errors import AlreadyExistsError, DownloadError, FileError, WriteError, printable, shorten, shorten_repr
+from .errors import (
+    AlreadyExistsError,
+    DataError,
+    DownloadError,
+    FileError,
+    MissingFileError,
+    Problem,
+    SettingError,
+    WriteError,
+    closest_names,
+    printable,
+    shorten,
+    shorten_repr,
+)
 
 RUN = "run.json"  # identifies the folder of a run
 OF_A_RUN = (RUN, "metrics.csv", "evaluation.json", "layers.json", "report.html", "model", "checkpoints", "snapshots")
@@ -164,15 +177,53 @@ def reject_address(source: str | os.PathLike[str]) -> None:
 
 
 def unreadable_error(path: str | os.PathLike[str], error: Exception) -> FileError:
-    """Return the error for a file that cannot be read, or for a web address that was given as a path."""
+    """Return the error for a file that cannot be opened: it is missing, is no regular file, or lacks the permission.
+
+    A web address that was given as a path has its own error.
+    """
+    if isinstance(error, FileError):
+        return error
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        found = missing_file_error(path)
+    else:
+        found = FileError(
+            f"{path} could not be read: {error_reason(error)}. Check the path and its permissions.",
+            code=WriteError.code,
+        )
+    found.strerror = error_reason(error)  # for callers that write their own message
+    return found
+
+
+def missing_file_error(path: str | os.PathLike[str], what: str = "file or folder", fix: str = "") -> FileError:
+    """Return the error for a path at which nothing exists, with similar names in its folder.
+
+    `what` is what was expected there. A web address that was given as a path has its own error.
+    """
     try:
         reject_address(path)
     except FileError as address:
-        address.strerror = error_reason(error)
         return address
-    found = FileError(f"{path} could not be read: {error_reason(error)}. Check the path and its permissions.")
-    found.strerror = error_reason(error)  # for callers that write their own message
-    return found
+    place = Path(path).expanduser()
+    seen_from = "" if place.is_absolute() else f" in {Path.cwd()}"
+    try:
+        close = closest_names(place.name, os.listdir(place.parent))
+    except (OSError, ValueError):  # no such folder
+        close = []
+    similar = f" Similar there: {', '.join(close)}." if close else ""
+    error = MissingFileError(f"There is no {what} {shorten(str(path), 200)!r}{seen_from}.{similar}", fix=fix)
+    error.problems = [Problem(str(path), "it does not exist")]  # for readers of folders, which collect them
+    return error
+
+
+def empty_file_error(path: str | os.PathLike[str], size: int = 0) -> DataError:
+    """Return the error for a file of data that holds nothing, or `size` bytes of a byte order mark and blanks."""
+    noun = "byte" if size == 1 else "bytes"
+    return DataError("", [Problem(str(path), f"it is empty ({size} {noun})")], "Copy or download it again.")
+
+
+def is_path(name: str | os.PathLike[str]) -> bool:
+    """Return whether a name is meant as a path: it contains a slash, or ends in a suffix such as .csv."""
+    return not isinstance(name, str) or "/" in name or os.sep in name or bool(re.search(r"\.[A-Za-z]\w*$", name))
 
 
 def error_reason(error: Exception) -> str:
@@ -187,14 +238,15 @@ def as_path(given: object, says: str) -> Path:
         FileError: If it is neither text nor a path, or is not a valid file name. The message begins with `says`.
     """
     if not isinstance(given, str | os.PathLike) or isinstance(os.fspath(given), bytes):
-        raise FileError(f"{says}, not of type {type(given).__name__}.")
+        raise FileError(f"{says}, not of type {type(given).__name__}.", code=SettingError.code)
     try:
         os.lstat(given)
     except ValueError as error:  # a null byte, or half of a surrogate pair
-        raise FileError(f"{says}, not {shorten_repr(os.fspath(given))}: {error}.") from None
+        raise FileError(f"{says}, not {shorten_repr(os.fspath(given))}: {error}.", code=SettingError.code) from None
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
-            raise FileError(f"{says}, not {shorten_repr(os.fspath(given))}: it is too long.") from None
+            name = shorten_repr(os.fspath(given))
+            raise FileError(f"{says}, not {name}: it is too long.", code=SettingError.code) from None
     return Path(given)
 
 

@@ -334,7 +334,7 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     if tensor.is_quantized:
         raise PythonDataError("A quantized tensor is not read as data.", fix="Give tensor.dequantize().")
     if tensor.layout != torch.strided:
-        raise PythonDataError("A sparse tensor is not read as data.", fix="Give tensor.to_dense().")
+        raise PythonDataError("Sparse tensors are not supported.", fix="Give tensor.to_dense().")
     tensor = tensor.detach().cpu()
     if tensor.is_floating_point() and tensor.dtype not in (torch.float32, torch.float64):
         tensor = tensor.float()  # NumPy has no bfloat16 and no float8

@@ -86,7 +86,7 @@ def _reject_few(split: str, rows: Rows, labels: Rows, classes: Sequence[str], se
     present, counts = np.unique(labels[rows], return_counts=True)
     if len(present) < settings.ways:
         raise IncompatibleSettingError(
-            f"ways={settings.ways} cannot be: the {split} split has {len(present)} "
+            f"Invalid ways={settings.ways}: the {split} split has {len(present)} "
             f"class{'es' if len(present) != 1 else ''} ({', '.join(classes[k] for k in present[:5])}). "
             "Give fewer ways, or val and test that leave more."
         )

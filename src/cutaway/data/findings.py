@@ -190,7 +190,7 @@ def leave_out(problems: Sequence[Problem], total: int, noun: str, missing: str, 
         raise DataError(f"{counted} cannot be used:", problems, fix)
     if len(problems) >= total:
         raise NotEnoughDataError(
-            f"missing=drop would leave nothing: {counted} cannot be used:", problems, "Fix some of them."
+            f"missing=drop would leave nothing: {counted} cannot be used:", problems, "Repair some of them."
         )
     more = f"; and {len(problems) - NAMED_AT_MOST:,} more" if len(problems) > NAMED_AT_MOST else ""
     share = f" ({len(problems) / total:.1%})" if len(problems) > LARGE_DROP * total else ""

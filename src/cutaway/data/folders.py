@@ -18,8 +18,15 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..core.errors import DataError, DataMismatchError, FolderLayoutError, MissingFileError, NotEnoughDataError, join
-from ..core.files import exists
+from ..core.errors import (
+    DataError,
+    DataMismatchError,
+    FolderLayoutError,
+    NotEnoughDataError,
+    UnsupportedDataError,
+    join,
+)
+from ..core.files import exists, missing_file_error
 from .findings import Finding, similar_name_hint
 from .splits import Rows, filter_splits
 from .tables.column_types import natural_order
@@ -244,7 +251,7 @@ def find_examples(path: Path, kind: FileKind, least: int = 2, apart: bool = Fals
         )
     if len(train) < least:
         raise NotEnoughDataError(
-            f"{path} holds one class only, {', '.join(train)}: there is nothing to tell apart.",
+            f"{path} holds one class only, {', '.join(train)}: at least two are needed.",
             fix=f"Add a folder with {kind.plural} of another class.",
         )
     for split, (by_class, _) in found.items():
@@ -303,10 +310,10 @@ def find_labelled(source: str | Path, kind: FileKind, names: Sequence[str]) -> t
     Raises DataError if there are no class folders, or a class is not in `names`.
     """
     path = Path(source).expanduser()
+    if not exists(path):
+        raise missing_file_error(path, "folder", f"Labelled {kind.plural} are a folder of class folders.")
     if not path.is_dir():
-        raise MissingFileError(
-            f"There is no folder {str(source)!r}, and labelled {kind.plural} come as a folder of class folders."
-        )
+        raise UnsupportedDataError(f"{path} is a file, and labelled {kind.plural} are a folder of class folders.")
     by_class, _ = class_folders(path, kind)
     number = {normalize_name(name): k for k, name in enumerate(names)}
     unknown = [name for name in by_class if name not in number]
@@ -385,7 +392,7 @@ def list_entries(folder: Path) -> list[Path]:
     try:
         return sorted(folder.iterdir())
     except OSError as error:
-        raise DataError(f"The folder {folder} cannot be read: {error.strerror or error}.") from error
+        raise _unreadable_folder(folder, error) from error
 
 
 def _first_entries(folder: Path, most: int) -> list[Path]:
@@ -394,7 +401,13 @@ def _first_entries(folder: Path, most: int) -> list[Path]:
         with os.scandir(folder) as found:
             return [Path(entry.path) for entry in islice(found, most)]
     except OSError as error:
-        raise DataError(f"The folder {folder} cannot be read: {error.strerror or error}.") from error
+        raise _unreadable_folder(folder, error) from error
+
+
+def _unreadable_folder(folder: Path, error: OSError) -> Exception:
+    if isinstance(error, FileNotFoundError):
+        return missing_file_error(folder)
+    return DataError(f"The folder {folder} cannot be read: {error.strerror or error}.", code="CUT-302")
 
 
 def _size(path: Path) -> int:
@@ -431,9 +444,7 @@ def _split_folders(path: Path, kind: FileKind) -> dict[str, Path]:
         if split is None or any(kind.fits(p) for p in list_entries(folder)):  # it holds examples: a class of that name
             continue
         if split in found:
-            raise FolderLayoutError(
-                f"{found[split]} and {folder} are both for {split}.", fix="Leave one of them there."
-            )
+            raise FolderLayoutError(f"{found[split]} and {folder} are both for {split}.", fix="Remove one of them.")
         found[split] = folder
     if found and "train" not in found:
         raise FolderLayoutError(
@@ -452,4 +463,4 @@ def _is_folder(path: Path) -> bool:
                 f"{path} is a symbolic link that leads nowhere or round in a circle ({error.strerror}).",
                 fix="Remove the link.",
             ) from error
-        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
+        raise _unreadable_folder(path, error) from error

@@ -182,7 +182,7 @@ def reject_changed(settings: DataSettings, keys: Iterable[str], why: str) -> Non
             raise IncompatibleSettingError(f"{key}={shorten(as_text(value))} {why}: leave it out.")
 
 
-FIX = "Take it from a copy, or train again."
+FIX = "Restore it from a copy, or train again."
 # The target of the forms that exist for one target only. Other forms have any other target of their kind.
 FORM_TARGETS: Mapping[str | None, type[specs.BaseTarget]] = {
     "masks": specs.Mask,

@@ -11,13 +11,11 @@ from typing import Any
 from ..core.errors import (
     DataError,
     DataMismatchError,
-    MissingFileError,
     UnknownName,
     UnsupportedDataError,
-    closest_names,
     join,
 )
-from ..core.files import exists, reject_address
+from ..core.files import exists, is_path, missing_file_error
 from ..core.plugins import add_plugins, reject_duplicates
 from ..core.spec import ANY_SIZE, Classes, ImageSizes, Mask, Target, Value
 from .audio.audio_files import is_transcribed
@@ -37,6 +35,7 @@ from .quality.validation import validate_dataset
 from .settings import DataSettings
 from .streaming.shards import is_prepared, kind_of_prepared, open_prepared
 from .streaming.webdataset import is_sharded, kind_of_shards
+from .synthetic import example_hint
 from .tables.dataset import TABLE_SUFFIXES
 from .tables.table_files import parquet_files
 from .task_sequence import to_tasks
@@ -142,16 +141,18 @@ def infer_kind(source: Any, settings: DataSettings, takes: Sequence[str] = ()) -
         return "seq2seq"
     path = Path(source).expanduser()
     if not exists(path):
-        reject_address(str(source))
         if "," in str(source) and all(is_file(Path(one).expanduser()) for one in str(source).split(",")):
             raise UnsupportedDataError(
                 f"{source} are two files, and data is one file or folder.",
                 fix="Pairs of sequences, line by line, may be two files: pairs=true reads them so.",
             )
-        if path.suffix or "/" in str(source):
-            raise MissingFileError(f"There is no file or folder {str(source)!r} in {Path.cwd()}.", fix=_siblings(path))
+        if is_path(source):
+            raise missing_file_error(source, fix=example_hint(str(source)))
         raise UnknownName(
-            "data set or path", str(source), NAMED, "`cutaway data` lists the sets; a path names your own files."
+            "data set or path",
+            str(source),
+            NAMED,
+            example_hint(str(source)) or "`cutaway data` lists the sets; a path names your own files.",
         )
     if path.is_dir():
         return _kind_of_folder(path, settings)
@@ -289,12 +290,3 @@ def _kind_of_folder(path: Path, settings: DataSettings) -> str:
         reject_flat(path)
         reject_folder(path, FORMS)
     return str(found)
-
-
-def _siblings(path: Path) -> str:
-    """Return names in the parent folder that are similar to the missing one, as a sentence."""
-    parent = path.parent
-    close = (
-        closest_names(path.name, [p.name for p in list_entries(parent)]) if exists(parent) and parent.is_dir() else []
-    )
-    return f"Similar there: {', '.join(close)}." if close else ""

@@ -125,7 +125,7 @@ def to_tasks(data: DataSet, asked: str, seed: int) -> DataSet:
     said = f"tasks={shorten(asked)}"
     found = re.fullmatch(r"(permuted|classes):(\d{1,6})", asked)
     if found is None:
-        raise SettingError(f"{said} cannot be: give {FORMS}.")
+        raise SettingError(f"Invalid {said}: must be {FORMS}.")
     form, number, target = found[1], int(found[2]), data.spec.target
     if type(target) is not Classes or (data.spec.kind == "graph" and not getattr(data.spec, "graph_level", False)):
         raise IncompatibleSettingError(
@@ -155,7 +155,7 @@ def _permuted_tasks(data: DataSet, said: str, count: int, seed: int) -> DataSet:
             "tasks=classes:2 takes its classes two by two."
         )
     if not 2 <= count <= MOST:
-        raise SettingError(f"{said} is no sequence of tasks: give permuted:2 to permuted:{MOST}.")
+        raise SettingError(f"{said} is not a sequence of tasks: give permuted:2 to permuted:{MOST}.")
     if data.augment is not None:
         raise IncompatibleSettingError(
             f"{said} puts pixels where no image has them, and augmentation (flip, crop and the like) moves or blends "
@@ -176,7 +176,7 @@ def _tasks_by_class(data: DataSet, said: str, number: int) -> DataSet:
     if number not in divisors:
         ways = join([f"classes:{n}" for n in divisors], "or")
         why = "leaves one task" if number == len(names) else "does not divide them"
-        raise IncompatibleSettingError(f"{said} cannot be: there are {len(names)} classes, and it {why}. Give {ways}.")
+        raise IncompatibleSettingError(f"Invalid {said}: there are {len(names)} classes, and it {why}. Give {ways}.")
     tasks = tuple(" ".join(names[i : i + number]) for i in range(0, len(names), number))
     return replace(data, tasks=TaskSequence(tasks, number))
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..core.errors import FolderLayoutError, UnsupportedDataError
-from ..core.files import open_regular
+from ..core.files import exists, open_regular
 from .folders import (
     AUDIO,
     CAPTIONS,
@@ -131,6 +133,7 @@ FORMATS: tuple[tuple[tuple[str, ...], str, str], ...] = (
         f"Convert it to PNG or JPEG. Images end in {', '.join(IMAGES.suffixes)}.",
     ),
 )
+PASSED = (*FORMATS[0][0], *FORMATS[1][0])  # suffixes of files that some readers accept
 Description = tuple[str, str]  # the format or layout, and how to convert it
 
 
@@ -148,6 +151,20 @@ def describe_file(path: Path) -> Description | None:
     if (found := _format(path)) is None:
         return None
     return f"cannot be read: {found[0]} ({path.suffix.lower()}) are not supported", found[1]
+
+
+def reject_unsupported_file(source: Any) -> None:
+    """Raise DataError for a file in an unsupported format, such as a PDF, that readers would take for a table or text.
+
+    Archives and files with endings that many programs use pass, as does everything that is no existing file.
+    """
+    if not isinstance(source, str | os.PathLike) or not exists(Path(source).expanduser()):
+        return
+    path = Path(source).expanduser()
+    if path.is_file() and path.suffix.lower() not in PASSED and (found := _format(path)):
+        raise UnsupportedDataError(
+            f"{path} cannot be read: {found[0]} ({path.suffix}) are not supported.", fix=found[1]
+        )
 
 
 def describe_folder(path: Path) -> Description | None:
@@ -382,4 +399,12 @@ def _head(path: Path) -> bytes:
         return b""
 
 
-__all__ = ["describe_file", "describe_folder", "describe_labels", "reject_flat", "reject_folder", "reject_layout"]
+__all__ = [
+    "describe_file",
+    "describe_folder",
+    "describe_labels",
+    "reject_flat",
+    "reject_folder",
+    "reject_layout",
+    "reject_unsupported_file",
+]

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..core.errors import AlreadyExistsError, CutawayError, FileError, NotARunError, ResumeError, printable
-from ..core.files import RUN, exists, is_temp_file, read_json, reject_address
+from ..core.files import RUN, exists, is_temp_file, missing_file_error, read_json
 from ..core.log import log
 from ..core.version import __version__
 from ..data.dataset_base import DataSet
@@ -58,7 +58,7 @@ def create_experiment_folder(
     # A kill before the document was written leaves the lock.
     if not (folder / document).is_file() and there - {LOCK, *others}:
         raise AlreadyExistsError(
-            f"{folder} exists already, is no {NOUNS[command]}, and nothing in it is overwritten. Give another --out."
+            f"{folder} already exists, is not a {NOUNS[command]}, and nothing in it is overwritten. Give another --out."
         )
     return folder
 
@@ -86,10 +86,10 @@ def read_experiment(folder: str | Path, command: str, document: str, keys: Itera
     """
     path, what = Path(folder) / document, NOUNS[command]
     if not path.is_file():
-        reject_address(folder)
+        if not exists(folder):
+            raise missing_file_error(folder, what)
         raise NotARunError(
-            f"{folder} is no {what}: it has no {document}. `cutaway {command}` makes them, and takes such a folder "
-            f"with `cutaway {command} --resume`."
+            f"{folder} is not a {what}: it has no {document}. Give a folder that `cutaway {command}` wrote."
         )
     found = read_json(path)
     if not isinstance(found, dict) or not set(keys) <= set(found):

@@ -257,7 +257,7 @@ class Bert(BaseModel):
             )
         if types is not None and not self.config.token_types:
             raise InputShapeError(
-                "This network knows no segments (token_types=0): give none, or train with model.token_types=2."
+                "This model has no segment embeddings (token_types=0): leave segments out, or set model.token_types=2."
             )
 
 

@@ -45,7 +45,7 @@ class Config(ValidatedConfig):
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
         """Return the preset with the features of `spec`. Raises ModelError for data whose target is not links."""
         if not isinstance(spec.target, Links):
-            raise ModelError(f"gae learns the links of a graph, and {spec.target.column} is none of them.")
+            raise ModelError(f"gae predicts the links of a graph, not {spec.target.column}: set links=true.")
         return dataclasses.replace(preset, in_features=spec.features)
 
 

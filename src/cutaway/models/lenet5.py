@@ -212,7 +212,7 @@ class LeNet5(BaseModel):
         """Return F6, (N, 84), which the output layer compares with the codes."""
         if x.shape[2:] != (32, 32):
             raise InputShapeError(
-                f"lenet5 sees images of 32×32 pixels, and these are {x.shape[2]}×{x.shape[3]}: bring them to "
+                f"lenet5 takes images of 32×32 pixels, and these are {x.shape[2]}×{x.shape[3]}: bring them to "
                 "image_size=32."
             )
         x = self.s2(scaled_tanh(self.c1(x)))  # (N, 6, 14, 14)

@@ -50,7 +50,7 @@ class Config(ValidatedConfig):
             for name in names:
                 formula(name)
         except UnknownName as error:
-            raise ConfigError(f"activation={self.activation!r} cannot be: {error}", code=error.code) from error
+            raise ConfigError(f"Invalid activation={self.activation}. {error}") from error
         check_value(
             len(names) in (1, len(self.hidden_dims)),
             "activation",

@@ -68,7 +68,10 @@ class Config(ValidatedConfig):
         Raises ModelError if the target is no sequence of tokens.
         """
         if not isinstance(spec.target, Tokens):
-            raise ModelError(f"seq2seq-gru gives a sequence of tokens, and the target {spec.target.column!r} is none.")
+            raise ModelError(
+                f"seq2seq-gru predicts a sequence of tokens, and the target {spec.target.column!r} is not one: use "
+                "another model of `cutaway list`."
+            )
         return dataclasses.replace(preset, vocab_size=spec.vocab_size, target_vocab_size=spec.target.outputs)
 
 

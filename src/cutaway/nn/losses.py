@@ -557,8 +557,8 @@ def _squared_error(outputs: Tensor, target: Tensor) -> Tensor:
 def _reject_shares(name: str, target: Tensor) -> None:
     if target.is_floating_point():
         raise IncompatibleSettingError(
-            f"loss={name} takes one class an example, and these targets are mixed of several, as mixup makes "
-            "them: leave mixup out, or take loss=cross_entropy."
+            f"loss={name} needs one class for each example, and mixup blends classes: leave mixup out, or use "
+            "loss=cross_entropy."
         )
 
 

@@ -16,12 +16,12 @@ from ..core.errors import (
     DataError,
     DataMismatchError,
     IncompatibleSettingError,
-    MissingFileError,
-    NotEnoughDataError,
+    MissingSettingError,
     SettingError,
     UnsupportedDataError,
     check_value,
 )
+from ..core.files import exists, missing_file_error
 from ..core.spec import Classes, Episodes, ImageSpec, Spec, Transcript
 from ..data.dataset_base import Batch, DataSet, Preprocessing, Split
 from ..data.folders import IMAGES, class_folders
@@ -252,15 +252,13 @@ def classify_by_support(
     if not isinstance(spec, ImageSpec):
         raise UnsupportedDataError("Predictions are not available for runs on sinusoids: use `cutaway evaluate`.")
     if support is None:
-        raise NotEnoughDataError(
-            "Missing support: this few-shot run needs a few examples of each new class.",
-            fix="Give a folder with a folder for each class: cutaway predict RUN IMAGE --support FOLDER.",
+        raise MissingSettingError(
+            "Missing --support: this few-shot run needs a few examples of each new class. "
+            "Give a folder with a folder for each class: cutaway predict RUN IMAGE --support FOLDER."
         )
     folder = Path(support).expanduser()
-    if not folder.is_dir():
-        raise MissingFileError(
-            f"There is no folder {str(support)!r}.", fix="A support is a folder with one folder of images per class."
-        )
+    if not exists(folder):
+        raise missing_file_error(support, "folder", "A support is a folder with one folder of images per class.")
     by_class, _ = class_folders(folder, IMAGES)
     _reject_ways(target, len(by_class), folder)
     known = preprocessing.examples([file for files in by_class.values() for file in files])

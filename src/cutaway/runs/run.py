@@ -38,6 +38,7 @@ from ..data.settings import DataSettings
 from ..data.tables.transforms import TablePreprocessing
 from ..data.text.corpus_transforms import GAP, MaskedPreprocessing
 from ..data.text.puzzles import PuzzlePreprocessing
+from ..data.unsupported_formats import reject_unsupported_file
 from ..inference import image_generation
 from ..inference.language_model_thinker import think
 from ..inference.sampling import Settings as Sampled
@@ -184,6 +185,7 @@ class Run(TrainedRun):
                 open_data(str(source), DataSettings()), self.preprocessing, self.task, self.about
             )
         else:
+            reject_unsupported_file(source)
             split = preprocessing.labelled(str(source))
             _emit_notes(split, 3)
             if isinstance(self.spec.target, Transcript):
@@ -630,6 +632,8 @@ class Run(TrainedRun):
 
         Emit a warning for each value that split did not have.
         """
+        for source in sources:
+            reject_unsupported_file(source)
         split = (preprocessing or self.preprocessing).examples(sources)
         _emit_notes(split, 4)
         reject_longer = getattr(split, "reject_longer", None)

@@ -237,8 +237,8 @@ def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """Yield the nonempty lines and their numbers. Raises DataError if the file cannot be read as text."""
     try:
         text = read_bytes(path).decode("utf-8")
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} could not be read: {error}.") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text: {error}.", fix="Convert it to UTF-8.") from error
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip():
             yield number, line.strip()

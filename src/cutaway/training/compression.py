@@ -358,7 +358,7 @@ class FakeQuantization:
         layers = layers_for(model, method)
         if NEEDS[method] not in layers.values():
             raise IncompatibleSettingError(
-                f"qat={method} cannot be: {type(model).__name__} has no {LAYERS[method]} that it could be for."
+                f"qat={method} is not supported: {type(model).__name__} has no {LAYERS[method]}. Leave it out."
             )
         self.group = group
         whole = {name: model.get_submodule(name) for name in layers}

@@ -175,7 +175,7 @@ def drop_too_long_transcripts(model: nn.Module, data: DataSet, missing: str) -> 
             left = [i for i in range(len(split)) if i not in crowded]
             if not left:
                 raise NotEnoughDataError(
-                    f"missing=drop would leave the {name} split empty:", named, fix="Fix some of them."
+                    f"missing=drop would leave the {name} split empty:", named, fix="Repair some of them."
                 )
             assert isinstance(split, SequenceSplit), "recordings are in memory"
             data.splits[name] = split.part(torch.tensor(left))

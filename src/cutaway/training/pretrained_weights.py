@@ -36,7 +36,7 @@ from ..checkpoints.saving import (
 from ..checkpoints.torchvision import COUNTER, likely_preset, read_checkpoint, read_state_dict
 from ..core.config import as_text
 from ..core.errors import FileError, WeightsMismatchError
-from ..core.files import open_regular, read_json, reject_address
+from ..core.files import exists, missing_file_error, open_regular, read_json, require_regular_file
 from ..core.memory_budget import build_on_meta
 from ..core.spec import current_kind
 from ..models.base import as_base_model
@@ -230,9 +230,10 @@ def _find_file(given: str, preset: Preset) -> Path:
     if path.is_file():
         return path
     if not path.is_dir():
-        reject_address(given)
-        said = f"There is nothing at weights={path}: give a run's or model's folder, or a file of weights."
-        raise FileError(f"{said} {download_hint(preset.name)}".strip())
+        if exists(path):
+            require_regular_file(path)
+        ways = f"weights= takes a run, the folder of a model, or a file of weights. {download_hint(preset.name)}"
+        raise missing_file_error(given, "file or folder", ways.strip())
     if is_folder(path):
         files = Folder(path).files
         return files[0] if len(files) == 1 else path / INDEX

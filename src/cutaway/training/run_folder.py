@@ -38,10 +38,11 @@ from ..core.files import (
     EXPORTED,
     OF_A_RUN,
     RUN,
+    exists,
     is_temp_file,
+    missing_file_error,
     read_bytes,
     read_json,
-    reject_address,
     watch_folder,
 )
 from ..core.schema import NUMBER, name_document_in_errors, validate_document, write_document
@@ -72,8 +73,8 @@ class RunInUse(FileError):
     def __init__(self, folder: Path, holder: str) -> None:
         self.holder = holder
         super().__init__(
-            f"{folder} is in use: {holder} works on it, and two at once would spoil each other's files. "
-            "Wait until it has ended, or end it; or train another run, in another folder."
+            f"{folder} is in use: {holder} works on it, and two at once would overwrite each other's files. "
+            "Wait until it ends, or stop it, or train in another folder with --out."
         )
 
 
@@ -93,16 +94,17 @@ def reject_no_run(folder: Path) -> None:
     if (folder / RUN).is_file():
         reject_not_utf8(folder)
         return
-    reject_address(folder)
+    if not exists(folder):
+        raise missing_file_error(folder, "run", "`cutaway train` writes runs, by default to runs/.")
     if folder.suffix in EXPORTED and folder.is_file():
         raise NotARunError(
-            f"{folder} is a file, and this takes a run's folder. Name the run that it was exported from; cutaway "
-            "predict and cutaway evaluate take an .onnx that `cutaway export` wrote."
+            f"{folder} is an exported file, not the folder of a run. Give the run that it was exported from; only "
+            "`cutaway predict` and `cutaway evaluate` accept an .onnx file of `cutaway export`."
         )
     inside = [str(found.parent) for found in sorted(folder.glob(f"*/{RUN}"))]
     named = f" These in it are: {', '.join(inside[:5])}{', …' if inside[5:] else ''}." if inside else ""
     raise NotARunError(
-        f"{folder} is not a run: it has no run.json.{named} `cutaway train` makes runs, by default in runs/."
+        f"{folder} is not a run: it has no run.json.{named} `cutaway train` writes runs, by default to runs/."
     )
 
 
@@ -202,7 +204,7 @@ def create_run_folder(out: str | Path | None, name: str, overwrite: bool, inputs
         )
     if not (folder / RUN).is_file():
         raise AlreadyExistsError(
-            f"{folder} exists already, is no run, and nothing in it is overwritten. Give another folder."
+            f"{folder} already exists, is not a run, and nothing in it is overwritten. Give another folder."
         )
     if not overwrite:
         way = "" if _cannot_resume(folder) else f", or go on with the run: `cutaway train --resume {folder}`"
@@ -477,7 +479,7 @@ def data_source(data: Mapping[str, Any]) -> str:
     `data` is that part of run.json. Raises DataError if the data was passed in Python.
     """
     if data["source"] == IN_MEMORY:
-        raise PythonDataError("This run's data was given in Python, and is not at hand.", fix=DATA_FROM_PYTHON_FIX)
+        raise PythonDataError("This run's data was given in Python, and is not available.", fix=DATA_FROM_PYTHON_FIX)
     return str(data.get("path") or data["source"])
 
 
@@ -497,7 +499,7 @@ def read_evaluation(folder: Path) -> dict[str, Any] | None:
     for name in ("classes", "masks"):
         part = found.get(name) or {}
         if any(len(row) != len(part["names"]) for row in part.get("confusion") or ()):
-            raise FileError(f"{path}: {name}.confusion is no square. {fix}")
+            raise FileError(f"{path}: {name}.confusion is not square. {fix}")
     return found
 
 

@@ -742,9 +742,9 @@ def _without_effect(
                 those = join(fit, "or")
                 yield key, f"it is for {what}={those}, and this is {this}. Give one, or leave it out"
     if "class_weights" in asked and not target.classes:
-        yield "class_weights", f"it weighs classes, and {target.column} is none. Leave it out"
+        yield "class_weights", f"the target {target.column} has no classes. Leave it out"
     if {"batch_size", "batch_tokens"} <= asked:
-        yield "batch_size", f"batch_tokens={settings.batch_tokens} stands instead of it. Give one of them"
+        yield "batch_size", f"batch_tokens={settings.batch_tokens} replaces it. Give one of them"
     if "patience" in asked and "val" not in data.splits:
         yield "patience", "no validation split tells when training gets no better. Give val, or leave it out"
     if (

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 from ..core.errors import (
     ConfigError,
-    MissingFileError,
     ModelError,
     SettingError,
     UnknownName,
     UnsupportedDataError,
 )
+from ..core.files import exists, missing_file_error
 from ..core.spec import OF_TOKENS, Classes, Horizon, Mask, Masked, Tags, Value
 from ..draw import charts
 from ..draw.description import Drawing, View, table
@@ -665,8 +665,10 @@ def _concept(subject: Subject, result: Attribution) -> Concept:
     folder = Path(typed)
     if subject.preprocessing is None or subject.data is None:
         raise UnsupportedDataError("concept= needs examples of the run's data: open a run whose data is available.")
+    if typed.strip() and not exists(folder):
+        raise missing_file_error(typed, "folder", "concept= takes a folder of examples.")
     if not typed.strip() or not folder.is_dir():
-        raise MissingFileError(f"Invalid concept={typed}: must be an existing folder of examples.")
+        raise SettingError(f"Invalid concept={typed}: must be a folder of examples.")
     files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
     split = subject.preprocessing.examples(files)
     examples = with_examples(subject, split, range(min(len(split), POOL))).inputs

@@ -36,7 +36,7 @@ from ..core.errors import (
     UnknownName,
     UnsupportedDataError,
 )
-from ..core.files import reject_address
+from ..core.files import is_path, missing_file_error
 from ..core.spec import OF_TOKENS, Classes, ImageSpec, Masked, NextToken, Spec, Target, TextSpec, Transcript, Value
 from ..data.dataset_base import DataSet, Preprocessing, Split
 from ..data.folders import IMAGES
@@ -49,6 +49,7 @@ from ..data.text.puzzles import PuzzlePreprocessing
 from ..data.text.tokenizer_files import open_tokenizer
 from ..data.text.tokenizers import PRETRAINED
 from ..data.text.transforms import TextPreprocessing
+from ..data.unsupported_formats import reject_unsupported_file
 from ..draw.number_format import count, plural
 from ..inspect.attribution.explained_output import input_kind
 from ..inspect.example_inputs import example_inputs, example_shape, input_modality
@@ -277,6 +278,8 @@ def open_run(run: Run, sources: Sequence[Any] = (), options: Mapping[str, str] |
         first = (f"These are the first {FEW} of {len(split):,} examples.",) if len(split) > FEW else ()
         return dataclasses.replace(with_examples(bare, split, range(min(len(split), FEW))), notes=first)
     if sources:
+        for source in sources:
+            reject_unsupported_file(source)
         split = run.preprocessing.examples(sources)
         return with_examples(bare, split, range(len(split)))
     subject = bare.others(FEW)
@@ -427,7 +430,7 @@ def open_subject(
         _reject_settings(settings, "a run")
         return open_run(what, inputs, asked)
     if not isinstance(what, str | os.PathLike):
-        raise FileError(f"Invalid target of type {type(what).__name__}: must be a run, a model, or a path or name.")
+        raise SettingError(f"Invalid target of type {type(what).__name__}: must be a run, a model, or a path or name.")
     path = resolve_path(what)
     if IMAGES.fits(Path(what)) and name is None and not path.is_dir():
         _reject_settings(settings, "a photo")
@@ -439,10 +442,10 @@ def open_subject(
         return _from_files(path, inputs, asked, name)
     known = {p.name: p for p in presets().values()} | {p.file_name: p for p in presets().values()}
     if str(what) not in known:
-        reject_address(what)
-        raise UnknownName(
-            "run, folder or model", str(what), presets(), "`cutaway list` shows the models; runs are in runs/."
-        )
+        hint = "`cutaway list` shows the models; runs are in runs/."
+        if is_path(what):
+            raise missing_file_error(what, "run, folder or model", hint)
+        raise UnknownName("run, folder or model", str(what), presets(), hint)
     subject = open_preset(str(what), settings, asked)
     if inputs:
         return _with_files(subject, inputs, None)

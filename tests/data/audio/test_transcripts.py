@@ -117,7 +117,7 @@ BAD = [
     ("01.wav\ttwo\n", "01.wav\t \n", "transcripts.tsv, line 3: the transcript of 01.wav is empty"),
     ("01.wav\ttwo\n", "01.wav two\n", "line 3: it has 1 cells, not a file and a transcript, with one tab between"),
     ("01.wav\ttwo\n", "01.wav\ttwo\tthree\n", "line 3: it has 3 cells"),
-    ("01.wav\ttwo\n", "1.wav\ttwo\n", "line 3: 1.wav is no recording in "),
+    ("01.wav\ttwo\n", "1.wav\ttwo\n", "line 3: 1.wav is not a recording in "),
     ("01.wav\ttwo\n", "01.wav\ttwo\n01.wav\tone\n", "line 4: 01.wav has a transcript already"),
     ("01.wav\ttwo\n", "", "01.wav: transcripts.tsv has no transcript of it"),
 ]
@@ -126,7 +126,7 @@ BAD = [
 @pytest.mark.parametrize(("before", "after", "said"), BAD)
 def test_what_has_not_both_is_named_or_left_out(calls: Path, before: str, after: str, said: str) -> None:
     rewrite(calls, before, after)
-    with pytest.raises(DataError, match="cannot be learned from") as error:
+    with pytest.raises(DataError, match="cannot be used for training") as error:
         opened(calls)
     assert said in str(error.value)
     assert "missing=drop leaves these files out" in str(error.value)
@@ -187,7 +187,7 @@ def test_settings_and_folders_that_cannot_be(calls: Path, tmp_path: Path) -> Non
     with pytest.raises(SettingError, match="lower=true is for recordings with transcripts"):
         opened(tmp_path / "classes", lower=True)
     data = opened(calls)
-    with pytest.raises(DataError, match=r"is no folder with transcripts\.tsv"):
+    with pytest.raises(DataError, match=r"is not a folder with transcripts\.tsv"):
         data.preprocessing.labelled(tmp_path / "classes")
     written(tmp_path / "own" / "test")
     with pytest.raises(DataError, match=r"has transcripts for test and none in train/"):

@@ -129,7 +129,7 @@ def test_shared_parts_do_not_multiply(tmp_path: Path) -> None:
 def test_a_pickle_cut_short_is_rejected(tmp_path: Path, keep: int) -> None:
     path = tmp_path / "short.pkl"
     path.write_bytes(pickle.dumps({"x": np.arange(50.0), "y": [1, 2]})[:keep])
-    with pytest.raises(DataError, match=r"short\.pkl is no whole pickle"):
+    with pytest.raises(DataError, match=r"short\.pkl is not a complete pickle"):
         read_pickle(path)
 
 

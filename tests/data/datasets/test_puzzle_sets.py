@@ -89,7 +89,7 @@ def test_a_preprocessing_is_read_back_and_another_vocabulary_is_refused() -> Non
 
 
 def test_settings_that_mean_nothing_are_refused() -> None:
-    with pytest.raises(SettingError, match="form=steps cannot be of addition: choose from plain"):
+    with pytest.raises(SettingError, match="Invalid form=steps for addition: must be one of plain"):
         opened("addition", form=("steps",))
     with pytest.raises(SettingError, match="tokenizer=words would change nothing: addition is generated"):
         opened("addition", tokenizer="words")

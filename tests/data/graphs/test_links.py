@@ -141,7 +141,7 @@ def test_a_preprocessing_goes_out_and_in_and_reads_pairs(tmp_path: Path) -> None
     (tmp_path / "bad.csv").write_text("source,target\np3,p1\np3,anna\n")
     with pytest.raises(DataError, match=r"1 end of edges of bad\.csv lead to nodes that are not there") as found:
         text.examples([folder, tmp_path / "bad.csv"])
-    assert "line 3, column target: 'anna' is no node of nodes.csv" in str(found.value)
+    assert "line 3, column target: 'anna' is not a node of nodes.csv" in str(found.value)
     with pytest.raises(DataError, match=r"bad\.csv is a table of pairs without a graph"):
         text.examples([tmp_path / "bad.csv"])
     with pytest.raises(DataError, match="Links are predicted for one graph at a time"):
@@ -155,7 +155,7 @@ def test_a_preprocessing_goes_out_and_in_and_reads_pairs(tmp_path: Path) -> None
         (dataclasses.replace(drawn(0), graph=np.arange(40), graph_names=["g"] * 40), {}, "predicts the edges of one"),
         (drawn(0), {"target": "side"}, "links=true predicts edges, and target=side a column"),
         (drawn(0), {"inductive": True}, "leave inductive out"),
-        (drawn(0, 4, 200), {}, "every node is linked to every other"),
+        (drawn(0, 4, 200), {}, "all nodes are linked to each other"),
     ],
 )
 def test_what_cannot_be_split_is_told(graphs: RawGraphs, changes: dict[str, object], says: str) -> None:

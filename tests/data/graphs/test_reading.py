@@ -51,7 +51,9 @@ def test_tables(tmp_path: Path) -> None:
 
 def test_an_edge_to_a_node_that_is_not_there_is_named(tmp_path: Path) -> None:
     folder = write(tmp_path / "g", nodes__csv=NODES, edges__csv="source,target\na,b\nb,z\n,c\n")
-    with pytest.raises(DataError, match=r"edges\.csv, line 3, column target: 'z' is no node of nodes\.csv") as caught:
+    with pytest.raises(
+        DataError, match=r"edges\.csv, line 3, column target: 'z' is not a node of nodes\.csv"
+    ) as caught:
         read_graphs(folder)
     assert [str(p) for p in caught.value.problems][1].startswith(
         "edges.csv, line 4, column source: the node is missing"
@@ -76,7 +78,7 @@ def test_a_split_column_says_the_parts(tmp_path: Path) -> None:
     assert {split: rows.tolist() for split, rows in graphs.splits.items()} == {"train": [0], "val": [1], "test": [3]}
     assert graphs.columns == ("h",)
     write(folder, nodes__csv=nodes.replace("Valid", "later"))
-    with pytest.raises(DataError, match=r"nodes\.csv, line 3, column split: 'later' is no split"):
+    with pytest.raises(DataError, match=r"nodes\.csv, line 3, column split: 'later' is not a split"):
         read_graphs(folder, "side")
 
 
@@ -147,7 +149,7 @@ def test_graphml(tmp_path: Path) -> None:
     assert pairs(read_graphs(tmp_path / "d.graphml").edges) == [(0, 1)]
     text = (tmp_path / "g.graphml").read_text()
     (tmp_path / "cut.graphml").write_text(text[: len(text) // 2])
-    with pytest.raises(DataError, match=r"cut\.graphml: it is no whole GraphML file"):
+    with pytest.raises(DataError, match=r"cut\.graphml: it is not a complete GraphML file"):
         read_graphs(tmp_path / "cut.graphml")
 
 
@@ -286,5 +288,5 @@ def test_several_graphs_side_by_side(tmp_path: Path) -> None:
 def test_what_holds_no_graph_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no graph"):
         read_graphs(tmp_path)
-    with pytest.raises(DataError, match="There is no graph at"):
+    with pytest.raises(DataError, match="There is no file or folder '"):
         read_graphs(tmp_path / "nowhere")

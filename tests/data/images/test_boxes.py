@@ -209,12 +209,12 @@ def test_what_is_wrong_in_coco_is_named_and_can_be_dropped(
     [
         ("0 0.5 0.5 0.2", "labels/00.txt, line 2: '0 0.5 0.5 0.2' is not five numbers"),
         ("cat 0.5 0.5 0.2 0.1", "line 2: .*is not five numbers"),
-        ("0 0.1 0.1 0.2 0.1 0.2 0.2", "the outline of an object, which is no box"),
+        ("0 0.1 0.1 0.2 0.1 0.2 0.2", "the outline of an object, which is not a box"),
         ("2 0.5 0.5 0.2 0.1", "line 2: the class 2 has no name: there are 2, from 0 on"),
         ("0.5 0.5 0.5 0.2 0.1", "line 2: the class 0.5 has no name"),
         ("0 0.5 0.5 0 0.1", "line 2: the box .* has no area"),
         ("0 0.9 0.5 0.5 0.1", "line 2: the box .* reaches beyond the image"),
-        ("0 nan 0.5 0.5 0.1", "line 2: the box .* is no box"),
+        ("0 nan 0.5 0.5 0.1", "line 2: the box .* is not a box"),
     ],
 )
 def test_what_is_wrong_in_yolo_is_named_and_can_be_dropped(line: str, words: str, tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_labels_without_an_image_and_images_without_labels(tmp_path: Path) -> No
     ("text", "words"),
     [
         ('{"images": [', "annotations.json is not JSON: .*line 1, column"),
-        ("[]", "is not in COCO's form: it is no object"),
+        ("[]", "is not in COCO's form: it is not an object"),
         ('{"images": [], "categories": []}', "it has no list 'annotations'"),
         ('{"images": [], "categories": [], "annotations": [1]}', "it has no list 'annotations' of objects"),
         ('{"images": [], "categories": [], "annotations": []}', "has no box at all"),
@@ -362,7 +362,7 @@ def test_other_labelled_data_is_prepared_alike(tmp_path: Path) -> None:
     (tmp_path / "b" / "annotations.json").write_text(json.dumps(document))
     with pytest.raises(DataError, match="the class 'wolf' is not one that the model was trained on"):
         prepared.labelled(tmp_path / "b")
-    with pytest.raises(DataError, match="is no folder of images with boxes"):
+    with pytest.raises(DataError, match="is not a folder of images with boxes"):
         prepared.labelled(tmp_path)
 
 

@@ -126,7 +126,7 @@ def test_every_wrong_line_and_file_is_named_at_once(tmp_path: Path) -> None:
         "captions.tsv, line 44: it is empty",
         "captions.tsv, line 45: ../00.png leads out of the folder",
         "captions.tsv, line 46: it has 2 tabs",
-        "captions.tsv, line 47: captions.tsv is no image file, by its name",
+        "captions.tsv, line 47: captions.tsv is not an image file, by its name",
         "alone.png: no line of captions.tsv names it",
     ]
     assert "missing=drop" in str(caught.value)

@@ -123,7 +123,7 @@ def test_a_run_goes_on_with_the_same_objects_alone(tmp_path: Path) -> None:
     again = cutaway.train(data=(X.copy(), y.tolist()), val=(X[:60], y[:60]), resume=run.folder, epochs=2)
     assert again.about["epochs_done"] == 2
     loaded = cutaway.load(run.folder)
-    with pytest.raises(DataError, match=r"not at hand.*set_data"):
+    with pytest.raises(DataError, match=r"not available.*set_data"):
         loaded.evaluate()
     assert loaded.set_data((X, y), val=(X[:60], y[:60])).evaluate() == again.evaluate()
     with pytest.raises(DataError, match="has changed since this run was trained"):

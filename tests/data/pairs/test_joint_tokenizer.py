@@ -226,7 +226,7 @@ def test_what_cannot_be_asked_of_it_is_rejected(tmp_path: Path) -> None:
         opened(source, tokenizer=made, joint_vocab=False)
     with pytest.raises(SettingError, match="lower=true"):
         opened(source, tokenizer=made, lower=True)
-    with pytest.raises(SettingError, match="neither a kind of tokenizer"):
+    with pytest.raises(SettingError, match="Invalid tokenizer=nothing: tokenizer= takes one of auto"):
         opened(source, tokenizer="nothing")
     saved(tmp_path / "made", *BART[:2], {**BART[2], "eos_token_id": 90_000})
     with pytest.raises(DataError, match="names the token 90,000"):

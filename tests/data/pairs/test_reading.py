@@ -96,5 +96,5 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
         read_pairs(str(tmp_path / "nothing.tsv"))
     with pytest.raises(DataError, match="is a folder"):
         read_pairs(str(tmp_path))
-    with pytest.raises(FileError, match="could not be read"):
+    with pytest.raises(FileError, match="There is no file"):
         read_lines(tmp_path / "nothing")

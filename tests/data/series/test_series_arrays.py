@@ -82,5 +82,5 @@ def test_bad_series_are_named(tmp_path: Path) -> None:
     assert "line 4: it has numbers that are not finite" in problems[2]
     with pytest.raises(DataError, match="No series was given"):
         fitted().examples([])
-    with pytest.raises(DataError, match=r"absent\.csv could not be read"):
+    with pytest.raises(DataError, match=r"There is no file or folder .*absent\.csv"):
         fitted().examples([tmp_path / "absent.csv"])

@@ -170,7 +170,7 @@ def test_what_is_missing_or_damaged_is_named(out: Path, spoil: object, said: str
 
 
 def test_settings_are_settled_here_or_later(out: Path, folder: Path, tmp_path: Path) -> None:  # noqa: F811
-    with pytest.raises(SettingError, match=r"val=0\.3 cannot be: .* was prepared with val=0\.15"):
+    with pytest.raises(SettingError, match=r"Invalid val=0\.3: .* was prepared with val=0\.15"):
         open_data(out, DataSettings(val=0.3))
     with pytest.raises(SettingError, match="image_size=32 is chosen in training"):
         cutaway.prepare(folder, tmp_path / "x", image_size=32)
@@ -188,7 +188,7 @@ def test_what_is_no_class_folders_is_not_prepared(tmp_path: Path, out: Path) -> 
     with pytest.raises(DataError, match="prepared already"):
         cutaway.prepare(out, tmp_path / "x")
     (out / MANIFEST).unlink()
-    with pytest.raises(CutawayError, match="is no folder of class folders"):
+    with pytest.raises(CutawayError, match="is not a folder of class folders"):
         cutaway.prepare(out, tmp_path / "x")
 
 

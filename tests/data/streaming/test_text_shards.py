@@ -227,7 +227,7 @@ def test_a_place_is_found_by_its_characters(tmp_path: Path) -> None:
         (b"abc\n" * 70 + b"\0", r"byte 280 \(line 71\) is zero"),
         ("abc".encode("utf-16"), "UTF-16"),
         (b"", "is empty"),
-        (b"\xef\xbb\xbf", "is empty: it has 3 bytes"),
+        (b"\xef\xbb\xbf", r"is empty \(3 bytes\)"),
     ],
 )  # fmt: skip
 def test_what_is_no_text_is_named_with_its_place(tmp_path: Path, data: bytes, said: str) -> None:
@@ -285,8 +285,8 @@ def test_settings_that_were_settled_are_named(tmp_path: Path) -> None:
     prepare(tmp_path / "poem.txt", out, tokenizer="bpe", vocab_size=280)
     for given_, said in (
         ({"tokenizer": "characters"}, r"another tokenizer \(bpe\) than characters"),
-        ({"vocab_size": 300}, "vocab_size=300 cannot be: .* was prepared with vocab_size=280"),
-        ({"val": 0.3}, "val=0.3 cannot be: .* was prepared with val="),
+        ({"vocab_size": 300}, "Invalid vocab_size=300: .* was prepared with vocab_size=280"),
+        ({"val": 0.3}, "Invalid val=0.3: .* was prepared with val="),
         ({"documents": True}, "documents=true keeps documents apart"),
         ({"image_size": 3}, "image_size=3 is for images"),
     ):

@@ -179,7 +179,7 @@ def test_columns_are_described(tmp_path: Path) -> None:
     assert "Column key is left out: every cell differs, like a key; types=key:category (or number) keeps it." in said
     assert "Column empty is left out: every cell is missing." in said
     assert "Column same is left out: it is the same in every row." in said
-    assert "Column group keeps rows together in the split and is no input." in said
+    assert "Column group keeps rows together in the split and is not an input." in said
 
 
 def test_types_can_be_overridden(tmp_path: Path) -> None:

@@ -126,10 +126,13 @@ def test_more_rows_than_a_chunk(tmp_path: Path) -> None:
         ("0,0,1\n0,1,1\n", ["columns 1 and 2", "header=false"]),
         (b"a,b\n1,\0\n", ["not text", "byte 6", "line 2"]),
         (b"a,b\n\0\0", ["not text", "spreadsheet or an archive"]),
-        (b"PK\x03\x04\0\0", ["is no table: it begins as a .zip or .xlsx file does", "Was the right file downloaded"]),
-        (b"\n<!DOCTYPE html><title>404</title>", ["is no table: it begins as a web page does"]),
-        (b"%PDF-1.7\n%\xe2\xe3\n", ["is no table: it begins as a PDF does"]),
-        (b"\xff\xd8\xff\xe0\0\x10JFIF", ["is no table: it begins as a JPEG image does"]),
+        (
+            b"PK\x03\x04\0\0",
+            ["is not a table: it begins as a .zip or .xlsx file does", "Was the right file downloaded"],
+        ),
+        (b"\n<!DOCTYPE html><title>404</title>", ["is not a table: it begins as a web page does"]),
+        (b"%PDF-1.7\n%\xe2\xe3\n", ["is not a table: it begins as a PDF does"]),
+        (b"\xff\xd8\xff\xe0\0\x10JFIF", ["is not a table: it begins as a JPEG image does"]),
         ('a,b\n1,"2\n3,4\n', ["line 2", "not closed up to line 3", "cut short"]),
         ('a,b\n1,"2"3\n', ["line 2", "after a closing quote"]),
         ("a,b\n1,2\n3\n", ["1 row with", "line 3: 1 cells, 2 expected", "was the file cut short?"]),
@@ -153,8 +156,8 @@ def test_every_ragged_row_is_a_problem(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
-    for path in (tmp_path / "none.csv", tmp_path):
-        with pytest.raises(FileError, match="could not be read"):
+    for path, said in ((tmp_path / "none.csv", "There is no file"), (tmp_path, "could not be read: it is a folder")):
+        with pytest.raises(FileError, match=said):
             read_table(path)
 
 

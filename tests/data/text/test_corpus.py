@@ -158,7 +158,7 @@ def test_marks_and_carriage_returns_are_left_out_and_said(tmp_path: Path) -> Non
         (b"\xef\xbb\xbf", "book.txt: it is empty (3 bytes)"),
         (b"good line\nna\xefve\n", "byte 12 (line 2) is 0xEF"),
         (b"text\0text", "byte 4 (line 1) is zero"),
-        (b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "there is nothing to tell apart"),
+        (b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "at least two are needed"),
         (b"far too short", "its train split has 9 tokens (characters), and at least 65 are needed"),
     ],
 )
@@ -176,7 +176,7 @@ def test_a_file_that_cannot_be_learned_from_is_named(tmp_path: Path, content: by
         (("val", "test"), "none for train"),
         (("train", "val", "notes"), "files that are for none: notes.txt"),
         (("train", "val", "valid"), "are both for val"),
-        ((), "without .txt files"),
+        ((), "without text files"),
     ],
 )
 def test_a_folder_that_says_its_parts_badly_is_rejected(tmp_path: Path, names: tuple[str, ...], said: str) -> None:

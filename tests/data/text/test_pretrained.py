@@ -148,9 +148,9 @@ def test_both_sides_of_pairs_must_share_it(tmp_path: Path) -> None:
         ("", "is not a complete JSON document"),
         ('{"model": {"type"', "is not a complete JSON document"),
         ("[1, 2]", "holds a list"),
-        ('{"version": "1.0", "model": {"type": "Guess"}}', "is no tokenizer that can be read"),
+        ('{"version": "1.0", "model": {"type": "Guess"}}', "is not a readable tokenizer"),
         ('{"kind": "table", "columns": []}', "is about table data, and holds no tokenizer"),
-        ('{"kind": "words", "lower": false}', r"is no tokenizer that can be read: blanks is missing"),
+        ('{"kind": "words", "lower": false}', r"is not a readable tokenizer: blanks is missing"),
         ("{}", "holds no tokenizer"),
     ],
 )
@@ -185,7 +185,7 @@ def test_settings_of_a_tokenizer_to_be_fitted_are_rejected(tmp_path: Path, key: 
 
 
 def test_neither_a_kind_nor_a_path_is_rejected_with_what_is_allowed() -> None:
-    with pytest.raises(SettingError, match=r"tokenizer=sentences is neither.*characters, words, bpe, wordpiece.*a run"):
+    with pytest.raises(SettingError, match=r"Invalid tokenizer=sentences: .*characters, words, bpe, wordpiece.*a run"):
         running_dataset({"train": "the fox"}, DataSource("", "", ""), DataSettings(tokenizer="sentences"))
 
 

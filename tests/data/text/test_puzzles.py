@@ -107,7 +107,7 @@ def test_every_sum_that_is_given_is_right(a: int, b: int) -> None:
         ("13 - 9 = 4 (left: 4 4 10)\n10 - 4 = 5 (left: 4 5)\n4 * 5 = 24 (left: 24)", 2, "10 - 4 is not 5"),
         ("13 - 8 = 5 (left: 4 5 10)", 1, "13 and 8 are not both left"),
         ("13 - 9 = 4 (left: 4 4 11)", 1, "not 4 4 11 are left"),
-        ("13 - 9 = 4 (left: 4 4 10)\n10 - 4 = 6", 2, "is no step"),
+        ("13 - 9 = 4 (left: 4 4 10)\n10 - 4 = 6", 2, "is not a step"),
         ("13 - 9 = 4 (left: 4 4 10)\n10 - 4 = 6 (left: 4 6)\n4 + 6 = 10 (left: 10)", 3, "ends with 10, not with 24"),
         ("", 0, "ends with 4 9 10 13"),
     ],
@@ -198,4 +198,4 @@ def test_steps_so_far_are_judged_one_by_one(state: tuple[int, ...], seed: int) -
 
 def test_a_line_that_is_no_step_leaves_what_was_left() -> None:
     found = COUNTDOWN.so_far("1 2 3 4 => 24", "I think\n3 * 4 = 12 (left: 1 2 12)")
-    assert (found.wrong, found.why, found.last) == (1, "'I think' is no step", "")
+    assert (found.wrong, found.why, found.last) == (1, "'I think' is not a step", "")

@@ -167,7 +167,7 @@ def test_a_tag_that_training_did_not_have_is_named(tmp_path: Path) -> None:
     pre = opened(conll(tmp_path)).preprocessing
     path = tmp_path / "new.conll"
     path.write_text("Ann ORG\n", "utf-8")
-    with pytest.raises(DataError, match=r"line 1 of new\.conll: 'ORG' is no tag.*LOC, O, PER"):
+    with pytest.raises(DataError, match=r"line 1 of new\.conll: 'ORG' is not a tag.*LOC, O, PER"):
         pre.labelled(path)
     with pytest.raises(DataError, match="holds no tagged text"):
         pre.labelled(tmp_path / "t.csv")

@@ -189,7 +189,7 @@ def test_the_commonest_are_kept_and_equals_by_the_alphabet() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_vocabulary_of_one_is_rejected(kind: str) -> None:
     for texts in (["a", "a a" if kind == "words" else "aa"], [], [""]):
-        with pytest.raises(DataError, match="nothing to tell apart"):
+        with pytest.raises(DataError, match="at least two are needed"):
             trained(kind, texts)
 
 

@@ -260,7 +260,7 @@ def test_limit_takes_the_first_stretches() -> None:
 @pytest.mark.parametrize(
     ("text", "given_", "error", "said"),
     [
-        ("one one one\n\n", {}, DataError, r"tale.txt cannot be learned from. .*one"),
+        ("one one one\n\n", {}, DataError, r"tale.txt cannot be used for training. .*one"),
         ("... !!! ---\n\n", {}, DataError, "0 of its 0 different words"),
         (
             TALE,
@@ -283,7 +283,7 @@ def test_files_that_are_no_text_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_bytes(b"good\n\xff\xe9")
     with pytest.raises(DataError, match=r"bad.txt: it is not UTF-8: byte 5 \(line 2\)"):
         open_context(tmp_path / "bad.txt", DataSettings())
-    with pytest.raises(FileError, match="could not be read"):
+    with pytest.raises(FileError, match="There is no file"):
         open_context(tmp_path / "none.txt", DataSettings())
 
 

@@ -217,4 +217,4 @@ def test_copies_across_splits_are_told(tmp_path: Path) -> None:
 def test_what_stands_beside_frames_is_told(videos: Path) -> None:
     (videos / "down" / "1" / "notes.txt").touch()
     (note,) = opened(videos).notes
-    assert note == f"Not read, because they are no images in folders of frames: {videos / 'down' / '1' / 'notes.txt'}."
+    assert note == f"Not read, because they are not images in folders of frames: {videos / 'down' / '1' / 'notes.txt'}."

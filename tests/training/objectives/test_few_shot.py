@@ -153,7 +153,7 @@ def test_other_shots_and_ways(runs: dict[str, Run], monkeypatch: pytest.MonkeyPa
     assert runs["maml"].evaluate(inner_steps=0)["accuracy"].value < runs["maml"].evaluate()["accuracy"].value
     rejected: list[tuple[str, dict[str, int], str]] = [
         ("maml", {"ways": 3}, r"Invalid ways=3: this run is trained with objective=maml and 2 ways"),
-        ("prototypes", {"ways": 9}, r"ways=9 cannot be: the test split has 4 classes"),
+        ("prototypes", {"ways": 9}, r"Invalid ways=9: the test split has 4 classes"),
         ("prototypes", {"shots": 7}, r"has 8 examples in the test split, and an episode takes 9"),
         ("prototypes", {"inner_steps": 2}, r"Invalid inner_steps=2: only for objective=maml"),
         ("prototypes", {"shots": 0}, r"Invalid shots=0: must be at least 1"),

@@ -168,7 +168,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path, run: Ru
     [
         ("gpt2", "addition", {}, "begin with a run that has, weights=RUN"),
         ("mlp", "iris", {}, "verified by computing, and iris is table data"),
-        ("gpt2", "addition", {"weights": "RUN", "compile": True}, "asks it token by token"),
+        ("gpt2", "addition", {"weights": "RUN", "compile": True}, "runs the model token by token"),
         ("gpt2", "addition", {"weights": "RUN", "kl_weight": 0.1}, "kl_weight=0.1"),
     ],
 )

@@ -72,6 +72,12 @@ COMMANDS = {
     "convert": Command("deploy", "convert checkpoints and word vectors between formats"),
 }
 
+GROUPS = {  # of commands, in `cutaway --help`
+    "Models and data": ("list", "show", "data", "examples", "prepare", "course"),
+    "Training": ("check", "plan", "train", "compare", "search", "studio"),
+    "Using a run": ("evaluate", "predict", "generate", "serve", "report", "inspect"),
+    "Compression, export, checks": ("prune", "quantize", "export", "convert", "verify"),
+}
 OUTPUT_OPTIONS = ("out", "resume", "overwrite", "open", "json")  # options of some commands, settings of none
 WITH_SETTINGS = (  # as key=value
     "prepare", "check", "plan", "train", "compare", "search", "inspect", "show", "prune", "quantize",
@@ -87,7 +93,7 @@ COMMANDS_ELSEWHERE = {  # names of commands in other tools
     "tokenize": "prepare", "shard": "prepare", "preprocess": "prepare",
     "learn": "course", "tutorial": "course", "lesson": "course", "exercise": "course",
     "demo": "examples", "explain": "inspect", "visualize": "inspect", "plot": "report", "ui": "studio",
-    "estimate": "plan", "cost": "plan", "profile": "plan",
+    "completion": "--print-completion bash", "estimate": "plan", "cost": "plan", "profile": "plan",
     "sparsify": "prune", "compress": "prune", "int8": "quantize", "quantise": "quantize",
     "benchmark": "compare", "versus": "compare", "vs": "compare",
     "tune": "search", "sweep": "search", "optimize": "search", "hpo": "search", "nas": "search",
@@ -105,15 +111,17 @@ usage: cutaway COMMAND ... [--help] [--json]
 
 Train neural networks on your own data, verify them and inspect them.
 
-{commands}
+First steps:
+  cutaway train lenet5-modern digits            handwritten digits, in seconds
+  cutaway inspect runs/lenet5-modern-digits-1   views of what it learned
+  cutaway examples                              example files of every kind
 
-Try:
-  cutaway train lenet5-modern digits             handwritten digits, in seconds
-  cutaway train mlp houses.csv target=price      your own table
-  cutaway train resnet18 photos/ image_size=128  photographs in class folders
-  cutaway train lstm book.txt                    a language model of a text
-  cutaway show resnet18                          layers and settings of a model
-  cutaway inspect resnet18                       views of its internals
+Your own data:
+  cutaway train mlp houses.csv target=price     a table
+  cutaway train resnet18 photos/                photographs in class folders
+  cutaway train lstm book.txt                   a language model of a text
+
+{commands}
 
 `cutaway COMMAND --help` describes a command, `cutaway help CODE` an error.
 `cutaway --print-completion bash` prints a script for completion by Tab."""
@@ -215,7 +223,9 @@ class Parser(argparse.ArgumentParser):
     """An argparse parser whose errors are one paragraph that says what to type, in place of the whole usage."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise SettingError with argparse's message or a clearer one."""
+        """Raise SettingError with a message that says what is allowed, in place of argparse's."""
+        if found := re.match(r"argument (\S+?)(?:/\S+)*: (.+)", message, re.DOTALL):
+            self._reject_value(found[1], found[2])
         unknown = message.removeprefix("unrecognized arguments: ")
         if unknown != message:
             raise SettingError(
@@ -224,6 +234,29 @@ class Parser(argparse.ArgumentParser):
         message_text = message.replace("the following arguments are required: ", "needs ")
         kind = MissingSettingError if message_text != message else SettingError
         raise kind(f"{self.prog}{' ' if message_text != message else ': '}{message_text}. See `{self.prog} --help`.")
+
+    def _reject_value(self, option: str, problem: str) -> None:
+        """Raise SettingError for an option without its value or with an invalid one; other problems pass."""
+        action = self._option_string_actions.get(option)
+        positional = next((one for one in self._actions if option in (one.dest, one.metavar)), None)
+        known = action or positional
+        if problem.startswith("expected ") and action is not None:
+            value = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+            raise MissingSettingError(
+                f"{option} needs a value: {self.prog} {option} {value}. See `{self.prog} --help`."
+            )
+        if problem.startswith("ignored explicit argument"):
+            raise SettingError(f"{option} takes no value: {self.prog} {option}. See `{self.prog} --help`.")
+        if number := re.match(r"invalid (int|float) value: '(.*)'", problem, re.DOTALL):
+            allowed = "an integer" if number[1] == "int" else "a number"
+            raise SettingError(f"Invalid {option} {shorten(number[2])}: must be {allowed}.")
+        if known is None or not known.choices or not problem.startswith("invalid choice: "):
+            return
+        given = problem.removeprefix("invalid choice: ").rpartition(" (choose from ")[0].strip("'\"")
+        choices = [str(one) for one in known.choices]
+        close = closest_names(given, choices, 1)
+        similar = f" Similar: {close[0]}." if close else ""
+        raise SettingError(f"Invalid {option} {shorten(given)}: must be one of {', '.join(choices)}.{similar}")
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print a message. Unlike argparse, raise if printing fails."""
@@ -242,9 +275,9 @@ class Parser(argparse.ArgumentParser):
         usage = (self.usage or "").splitlines()[:1]
         if usage and key.isidentifier() and key.upper() in usage[0].split():
             return f"has no option {shorten(option)}: {key.upper()} is typed without it, as in `{usage[0].strip()}`."
-        if key in OUTPUT_OPTIONS and option.startswith("-"):
+        if option.startswith("-") and (key in OUTPUT_OPTIONS or self.prog.split()[-1] not in WITH_SETTINGS):
             return f"has no option {shorten(option)}."
-        if self.prog.removeprefix("cutaway ") in WITH_SETTINGS and option.startswith("-") and key:
+        if option.startswith("-") and key:
             value = value or (words[1] if len(words) > 1 else "VALUE")
             return f"has no option {shorten(option)}. Settings have no dashes: {shorten(key)}={shorten(value)}."
         return f"does not take {shorten(words[0])!r}."
@@ -275,7 +308,8 @@ def _run(words: list[str]) -> int:
         print(explanation(words[1], min(shutil.get_terminal_size().columns, 100)))
         return 0
     if words[0] == "help":
-        words = [words[1], "--help", *words[2:]]
+        asks_setting = words[1] not in COMMANDS and _is_setting(words[1])
+        words = ["train", "--help", words[1]] if asks_setting else [words[1], "--help", *words[2:]]
     if words[0] in ("-V", "--version"):
         print(f"cutaway {__version__}")
         return 0
@@ -289,6 +323,12 @@ def _run(words: list[str]) -> int:
         if name in COMMANDS_ELSEWHERE:
             raise SettingError(
                 f"There is no command {name!r}: use `cutaway {COMMANDS_ELSEWHERE[name]}`.", code="CUT-102"
+            )
+        if name.startswith("-"):
+            close = closest_names(name, ("--help", "--version", "--print-completion"), 1)
+            similar = f" Similar: `cutaway {close[0]}`." if close else ""
+            raise SettingError(
+                f"cutaway has no option {shorten(name)}.{similar} `cutaway --help` lists the commands.", code="CUT-102"
             )
         raise UnknownName("command", name, COMMANDS, "`cutaway --help` lists them.")
     parser = build_parser(name)
@@ -319,6 +359,15 @@ def build_parser(name: str) -> Parser:
     return parser
 
 
+def _is_setting(name: str) -> bool:
+    """Return whether a word is a setting of training, or a topic of them."""
+    from ...core.config import group_by_topic
+    from .settings_help import training_settings
+
+    topics = group_by_topic(*training_settings())
+    return any(name in (topic.name, *(entry.key for entry in entries)) for topic, entries in topics)
+
+
 def _function(name: str, function: str, *default: Any) -> Any:
     """Return a function of the module of a command."""
     return getattr(import_module(f"{__package__}.{COMMANDS[name].module}"), function, *default)
@@ -344,8 +393,10 @@ def _remove_cwd_from_path() -> None:
 
 def usage() -> str:
     """Return the text of `cutaway --help`."""
-    lines = [f"  {name:<10}{command.summary}" for name, command in COMMANDS.items()]
-    return USAGE.format(commands="\n".join(lines))
+    lines = []
+    for title, names in GROUPS.items():
+        lines += [f"{title}:", *(f"  {name:<10}{COMMANDS[name].summary}" for name in names), ""]
+    return USAGE.format(commands="\n".join(lines[:-1]))
 
 
 def _print_error(message: str, code: str) -> None:

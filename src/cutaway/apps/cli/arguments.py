@@ -22,7 +22,9 @@ OUTPUT_OPTIONS = {  # options, and how they are typed
 
 
 def add_positionals(
-    parser: argparse.ArgumentParser, model: str = "MODEL", said: str = "a preset, data, settings"
+    parser: argparse.ArgumentParser,
+    model: str = "MODEL",
+    said: str = "a model of `cutaway list`; a file, folder or set of `cutaway data`; settings",
 ) -> None:
     """Add the positional arguments."""
     parser.add_argument("words", nargs="*", metavar=f"{model} DATA [key=value ...]", help=said)
@@ -50,8 +52,10 @@ def parse_args(
     for key, value in given.items():
         if key in options:
             raise SettingError(f"{key}={shorten(value)} is an option, not a setting: use {OUTPUT_OPTIONS[key]}.")
-        if key in ("model", "data"):
-            raise SettingError(f"{key}={shorten(value)} is not a setting: MODEL and DATA are the first two arguments.")
+        if key in ("model", "models", "data"):
+            raise SettingError(
+                f"{key}={shorten(value)} is not a setting: MODEL and DATA are the first two arguments.", code="CUT-102"
+            )
     model, data = [*names, None, None][:2]
     if model is not None and data is None and names_data(model):
         model, data = None, model
@@ -187,8 +191,9 @@ def take_missing(words: Sequence[str]) -> tuple[list[str], str | None]:
 
 def read_settings(path: Path) -> dict[str, Any]:
     """Read settings from a TOML file; the table [model] holds the model's own. Raises FileError."""
+    content = read_bytes(path, SETTINGS_AT_MOST)
     try:
-        return flatten(tomllib.loads(read_bytes(path, SETTINGS_AT_MOST).decode("utf-8")))
+        return flatten(tomllib.loads(content.decode("utf-8")))
     except RecursionError as error:
         raise FileError(f"Invalid settings file {path}: [model] is the only table.") from error
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError, and numbers of more digits than Python reads

@@ -9,7 +9,7 @@ import argparse
 from importlib import import_module
 from typing import Any
 
-from ...core.errors import SettingError
+from ...core.errors import MissingSettingError, UnknownName
 from ...core.extras import require
 from . import COMMANDS
 
@@ -23,11 +23,14 @@ def completion_script(shell: str) -> str:
         shell: "bash", "zsh" or "tcsh".
 
     Raises:
-        SettingError: If the shell is another one.
+        MissingSettingError: If the shell is missing.
+        UnknownName: If the shell is another one.
         MissingPackageError: If shtab is not installed.
     """
     if shell not in SHELLS:
-        raise SettingError(f"Invalid --print-completion {shell or '(nothing)'}: must be bash, zsh or tcsh.")
+        if not shell:
+            raise MissingSettingError(f"`cutaway --print-completion SHELL` needs a shell: {', '.join(SHELLS)}.")
+        raise UnknownName("shell", shell, SHELLS)
     shtab: Any = require("shtab", "Shell completion")
     root = argparse.ArgumentParser(prog="cutaway", description="Train, verify and inspect neural networks.")
     root.add_argument("-V", "--version", action="store_true", help="print the version")

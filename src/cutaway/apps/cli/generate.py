@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import (
     DataMismatchError,
     IncompatibleSettingError,
-    MissingFileError,
     MissingSettingError,
     ModelError,
     Problem,
     SettingError,
 )
+from ...core.files import require_regular_file
 from .arguments import THINKING, add_beam_search_options, add_thinking_options, selected_method
 
 if TYPE_CHECKING:
@@ -280,8 +280,7 @@ def _lines(args: argparse.Namespace) -> list[str]:
 
     if args.prompt:
         raise IncompatibleSettingError("--prompt and --prompts exclude each other: write all prompts into the file.")
-    if not Path(args.prompts).is_file():
-        raise MissingFileError(f"File {args.prompts!r} not found in {Path.cwd()}.")
+    require_regular_file(args.prompts)
     return read_lines(Path(args.prompts), nonempty=True)[0]
 
 

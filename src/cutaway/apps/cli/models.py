@@ -57,7 +57,8 @@ def run_list(args: argparse.Namespace) -> int:
         word = args.word.lower()
         rows = [row for row in rows if word in row["name"] or word in (row["family"], *row["takes"])]
         if not rows:
-            raise UnknownName("model, family or kind of data", args.word, presets(), "`cutaway list` shows them all.")
+            known = {*presets(), *families, *kinds}
+            raise UnknownName("model, family or kind of data", args.word, known, "`cutaway list` shows them all.")
     if args.published:
         rows = _published_rows([row["name"] for row in rows])
         if not rows:

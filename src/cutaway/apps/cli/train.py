@@ -82,7 +82,7 @@ def run_train(args: argparse.Namespace) -> int:
         if sentence in said:
             continue
         note(f"note: {sentence}")
-    for line in result_lines(result):
+    for line in (*result_lines(result), next_line(result)):
         console().print(line)
     return 0
 
@@ -105,6 +105,18 @@ def summary(run: Run) -> dict[str, Any]:
         "warnings": warnings(run.about, evaluation),
         **{k: run.about[k] for k in ("model", "epochs_done", "seconds", "stopped", "summary")},
     }
+
+
+def next_line(run: Run) -> str:
+    """Return the commands that use a new run, as a line with rich markup."""
+    from rich.markup import escape
+
+    from ...core.spec import GeneratedImage, NextToken
+
+    generates = isinstance(run.spec.target, GeneratedImage | NextToken)
+    folder = escape(str(run.folder))
+    use = f"cutaway generate {folder}" if generates else f"cutaway predict {folder} FILE"
+    return f"next    {use}, or cutaway inspect {folder}"
 
 
 def result_lines(run: Run) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ...models.registry import Preset
 
-HELD, FAILED, SKIPPED = "held", "failed", "skipped"
+PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 UNFIT = (ValueError, RuntimeError, TypeError, KeyError, IndexError)  # raised by networks with different architectures
 
 
@@ -21,7 +21,7 @@ class Claim:
 
     model: str
     claim: str
-    status: str  # held, failed, skipped
+    status: str  # passed, failed, skipped
     detail: str  # the result, or why the claim was skipped
     measured: float | None = None
     bound: float | None = None  # upper bound, or the exact value if the claim is a count
@@ -50,7 +50,7 @@ def run_verify(args: argparse.Namespace) -> int:
                 console().print(line, style=style, markup=False)
     if args.json:
         emit_json([dataclasses.asdict(claim) for claim in claims])
-    counts = {status: sum(c.status == status for c in claims) for status in (HELD, SKIPPED, FAILED)}
+    counts = {status: sum(c.status == status for c in claims) for status in (PASSED, SKIPPED, FAILED)}
     text = f"{plural(len(found), 'model')}, {plural(len(claims), 'claim')}"
     note(f"{text}: {', '.join(f'{n} {status}' for status, n in counts.items())}")
     unchecked = {c.detail for c in claims if c.status == SKIPPED and c.measured is None}
@@ -100,11 +100,11 @@ def _counts(found: Preset) -> Iterator[Claim]:
         if published is None:
             yield Claim(found.name, claim, SKIPPED, f"{text} here; the card has no published count", counted)
         else:
-            held = counted == published and (layers.complete or what == "parameters")
-            detail = text if held else f"{text} here, {count(published)} {found.card.published.by}"
+            passed = counted == published and (layers.complete or what == "parameters")
+            detail = text if passed else f"{text} here, {count(published)} {found.card.published.by}"
             if what == "parameters" and found.card.published.paper:
                 detail += f"; published {found.card.published.paper}"
-            yield Claim(found.name, claim, HELD if held else FAILED, detail, counted, published)
+            yield Claim(found.name, claim, PASSED if passed else FAILED, detail, counted, published)
 
 
 def _settings(found: Preset) -> Iterator[Claim]:
@@ -154,7 +154,7 @@ def _initial(found: Preset, model: Any) -> Claim:
 def _none_differ(found: Preset, claim: str, count: str, unlike: list[str]) -> Claim:
     """Return a claim that holds if nothing differs; otherwise it lists the first three differences."""
     if not unlike:
-        return Claim(found.name, claim, HELD, f"{count} equal")
+        return Claim(found.name, claim, PASSED, f"{count} equal")
     more = f"; and {len(unlike) - 3} more" if len(unlike) > 3 else ""
     return Claim(found.name, claim, FAILED, "; ".join(unlike[:3]) + more)
 
@@ -244,7 +244,7 @@ def _round_trip(found: Preset, claim: str, model: Any, there_and_back: Any) -> C
         differ = [k for k in before if k not in after or not torch.equal(before[k], after[k])]
     if differ or len(before) != len(after):
         return Claim(found.name, claim, FAILED, f"{len(differ)} tensors differ, the first {differ[:1]}")
-    return Claim(found.name, claim, HELD, f"{len(before)} tensors")
+    return Claim(found.name, claim, PASSED, f"{len(before)} tensors")
 
 
 def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
@@ -278,7 +278,7 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
 
     without = [k for k, p in model.named_parameters() if p.requires_grad and not has_gradient(p)]
     detail = f"none reaches {', '.join(without)}" if without else f"{sum(1 for _ in model.parameters())} parameters"
-    yield Claim(found.name, "gradients reach every parameter", FAILED if without else HELD, detail)
+    yield Claim(found.name, "gradients reach every parameter", FAILED if without else PASSED, detail)
 
     model.eval()
     with torch.no_grad():
@@ -351,7 +351,7 @@ def _alone_without_padding(model: Any, inputs: tuple[Any, ...]) -> tuple[Any, An
 
 
 def _bounded_claim(found: Preset, claim: str, measured: float, bound: float, where: str = "") -> Claim:
-    held = measured <= bound
-    detail = f"{measured:.1e} {'≤' if held else '>'} {bound:g} relative{where}"
+    passed = measured <= bound
+    detail = f"{measured:.1e} {'≤' if passed else '>'} {bound:g} relative{where}"
     # JSON has no infinity, which is the difference of a missing gradient.
-    return Claim(found.name, claim, HELD if held else FAILED, detail, measured if measured < 1e300 else None, bound)
+    return Claim(found.name, claim, PASSED if passed else FAILED, detail, measured if measured < 1e300 else None, bound)

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import FileError, IncompatibleSettingError, shorten
+from ...core.errors import FileError, IncompatibleSettingError, SettingError, shorten
+from ...core.files import exists, missing_file_error
 from .exercises import Answer, Chapter, NotYet, chapter, check_answer
 
 OPENING = 120.0  # time limit in seconds to run the file, with the import of PyTorch, before the first check
@@ -62,9 +63,10 @@ def check_file(number: str | int, path: Path, *, seconds: float = SECONDS, openi
     """
     asked = chapter(number)
     if path.suffix != ".py" or not path.is_file():
-        begun = f"`cutaway course start {asked.number:02} {shorten(path)}` creates one."
-        why = "is not a Python file (.py)" if path.exists() else "does not exist"
-        raise FileError(f"{shorten(path)} {why}. {begun}")
+        start = f"`cutaway course start {asked.number:02} NAME.py` writes one with the exercises."
+        if not exists(path):
+            raise missing_file_error(path, "file", start)
+        raise SettingError(f"{shorten(path)} is not a Python file (.py). {start}")
     left = [one.name for one in asked.exercises]
     found: dict[str, Result] = {}
     while left:

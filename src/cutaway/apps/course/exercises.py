@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...core.errors import SettingError, shorten_repr
+from ...core.errors import SettingError, join, shorten_repr
 from ...core.extras import require
 from ...draw.description import Drawing, View, table
 from ...draw.html_page import render_view
@@ -303,7 +303,7 @@ def pair(given: Any, names: Sequence[str], when: str) -> list[Any]:
     if given is None:
         raise NotYet(f"{when} it returns None: is a `return` missing?")
     if not isinstance(given, tuple | list) or len(given) != len(names):
-        raise NotYet(f"{when} it must return {len(names)} values, ({', '.join(names)}), not {_kind(given)}.")
+        raise NotYet(f"{when} it must return {len(names)} values, {join(names, 'and')}, not {_kind(given)}.")
     return list(given)
 
 

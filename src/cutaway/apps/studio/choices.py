@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from ...core.config import as_text
-from ...core.errors import DataError, NotEnoughDataError, UnsupportedDataError, WriteError
+from ...core.errors import DataError, UnsupportedDataError, WriteError
+from ...core.files import empty_file_error
 from ...data.datasets.toy_data import TOYS
 from ...data.open_data import NAMED, where
 from ...data.settings import DataSettings
@@ -273,7 +274,7 @@ class Uploads:
                 table = read_table(path)
                 columns, notes = tuple(table.columns), tuple(table.notes)
             elif not path.stat().st_size:
-                raise NotEnoughDataError(f"{title[:80]} is empty.")
+                raise empty_file_error(title[:80])
         except BaseException:
             self.taken -= path.stat().st_size
             path.unlink()

@@ -327,7 +327,7 @@ def preparation_note(folder: Path) -> tuple[str, ...]:
             continue
         said = read_json(folder / name)
         if not isinstance(said, dict):
-            raise FileError(f"{folder / name} holds no settings by name: take it from where it came.")
+            raise FileError(f"{folder / name} holds no settings by name: download it again.")
         parts = [said, *(part for part in said.values() if isinstance(part, dict))]
         fields = {field: part[field] for part in parts for field in PREPARING if field in part}
         if fields:

@@ -80,7 +80,7 @@ def find_weight_files(path: Path) -> tuple[Path, ...]:
         if absent:
             raise FileError(
                 f"{path} lacks {len(absent)} of the {len(names)} files that its {INDEX} names, the first "
-                f"{absent[0]}. Take the folder whole, from where it came."
+                f"{absent[0]}. Download the whole folder again."
             )
         return tuple(path / name for name in names)
     pickles = sorted({found.name for pattern in PICKLES for found in path.glob(pattern)})
@@ -179,7 +179,7 @@ class Folder:
         kind = self.theirs.get("model_type") if isinstance(self.theirs, dict) else None
         if not isinstance(kind, str) or kind not in families():
             what = f"a network of model_type {format_json(kind)}, which is not here" if kind else "no model_type"
-            raise CheckpointConfigError(f"{path / CONFIG} has {what}. Here are: {', '.join(families())}.")
+            raise CheckpointConfigError(f"{path / CONFIG} has {what}. Supported are: {', '.join(families())}.")
         self.family: Family = families()[kind]
         try:
             self._fields = resolve_aliases(self.theirs, self.family.aliases)
@@ -203,7 +203,7 @@ class Folder:
         """
         generation = read_json(self.path / GENERATION) if (self.path / GENERATION).is_file() else None
         if generation is not None and not isinstance(generation, dict):
-            raise FileError(f"{self.path / GENERATION} holds no settings by name: take it from where it came.")
+            raise FileError(f"{self.path / GENERATION} holds no settings by name: download it again.")
         found = Origin(self.theirs, to_config_json(self.family, self.config), generation, self.family.tokens, new)
         if not all(isinstance(end, int) and not isinstance(end, bool) and end >= 0 for end in found.ends):
             raise FileError(
@@ -226,7 +226,7 @@ class Folder:
                 for name in opened.keys():  # noqa: SIM118  # no mapping
                     if name in found:
                         raise FileError(
-                            f"{self.path} has {name} in two files, of which {file.name} is one: take it from a copy."
+                            f"{self.path} has {name} in two files, of which {file.name} is one: restore it from a copy."
                         )
                     found[name] = read_tensor(file, opened, name)
         return found
@@ -279,7 +279,7 @@ class Folder:
             found = preset(name)
             if found.name not in self.family.presets:
                 raise CheckpointConfigError(
-                    f"{self.path} holds a {self.family.model_type}, and {found.name} is none: read it as "
+                    f"{self.path} holds a {self.family.model_type}, not a {found.name}: read it as "
                     f"{', '.join(self.family.presets)}, or without a name."
                 )
             return found

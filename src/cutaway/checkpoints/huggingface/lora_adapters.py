@@ -153,7 +153,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     settings = read_json(folder / CONFIG)
     validate_document(settings, ADAPTER, folder / CONFIG, "Take the adapter from where it came.")
     if settings["r"] == 0:
-        raise FileError(f"{folder / CONFIG}: r is 0, and an adapter has a rank. Take it from where it came.")
+        raise FileError(f"{folder / CONFIG}: r is 0, and an adapter has a rank. Download it again.")
     if settings.get("peft_type") != "LORA":
         raise CheckpointConfigError(f"{folder} is a {settings.get('peft_type')} adapter. Supported: LORA.")
     for key, plain in PLAIN.items():

@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...core.errors import DataError, FolderLayoutError, MissingFileError, Problem, UnsupportedDataError, shorten_repr
+from ...core.errors import DataError, FolderLayoutError, Problem, UnsupportedDataError, shorten_repr
 from ...core.extras import require
-from ...core.files import exists
+from ...core.files import exists, missing_file_error
 from ..findings import REPAIR
 from ..folders import AUDIO, SPLIT_FOLDERS, list_entries, normalize_name, subfolders
 from ..splits import Rows
@@ -70,10 +70,10 @@ def inspect_recording(path: Recording) -> AudioFileInfo | Problem:
         return AudioFileInfo(hashlib.sha256(path.samples.tobytes()).hexdigest(), path.rate, 1, len(path.samples))
     try:
         data = read_content(path)
-    except DataError as error:
-        return error.problems[0]
     except OSError as error:
         return Problem(str(path), f"it cannot be read ({error.strerror or error})")
+    except DataError as error:
+        return error.problems[0]
     if not data:
         return Problem(str(path), "it is empty (0 bytes)")
     soundfile = require("soundfile", "Reading recordings")
@@ -193,13 +193,13 @@ def list_audio_files(path: Path) -> list[Path]:
         found = [p for p in list_entries(path) if AUDIO.fits(p)]
         if not found:
             inside = next((p for p in subfolders(path) if any(AUDIO.fits(file) for file in list_entries(p))), None)
-            raise FolderLayoutError(
+            raise UnsupportedDataError(
                 f"{path} is a folder without audio files ({', '.join(AUDIO.suffixes)}).",
                 fix=f"Those in its folders are taken where the folder is given: {inside}" if inside else "",
             )
         return found
     if not exists(path):
-        raise MissingFileError(f"There is no audio file {str(path)!r} in {Path.cwd()}.")
+        raise missing_file_error(path, "audio file")
     if not AUDIO.fits(path):
         raise UnsupportedDataError(f"{path} is not an audio file: those end in {', '.join(AUDIO.suffixes)}.")
     return [path]
@@ -314,9 +314,7 @@ def _homes(path: Path) -> dict[str, Path]:
         if split is None or _table(folder) is None:
             continue
         if split in found:
-            raise FolderLayoutError(
-                f"{found[split]} and {folder} are both for {split}.", fix="Leave one of them there."
-            )
+            raise FolderLayoutError(f"{found[split]} and {folder} are both for {split}.", fix="Remove one of them.")
         found[split] = folder
     return found
 
@@ -349,7 +347,7 @@ def _read_table(home: Path, path: Path, lower: bool, into: Transcripts) -> None:
         text = normalise_transcript(cells[-1], lower)
         file = waiting.pop(name, None)
         if file is None:
-            again = "has a transcript already" if name in audio else f"is no recording in {folder}"
+            again = "has a transcript already" if name in audio else f"is not a recording in {folder}"
             into.problems.append(Problem(where, f"{name} {again}"))
         elif not text:
             into.problems.append(Problem(where, f"the transcript of {name} is empty"))

@@ -241,7 +241,7 @@ def open_transcribed(path: Path, settings: DataSettings, targets: tuple[type[Tar
     left, kept = found.without(list(long)), [look for i, look in enumerate(seen) if i not in long]
     if not left.files:
         raise NotEnoughDataError(
-            f"missing=drop would leave nothing of {path}:", [*dropped, *lengthy], fix="Fix some of them."
+            f"missing=drop would leave nothing of {path}:", [*dropped, *lengthy], fix="Repair some of them."
         )
     note = _dropped_note([*dropped, *lengthy])
     spoken = TranscribedRecordings(left.files, left.names, left.texts, kept, left.splits)
@@ -297,7 +297,7 @@ class TranscriptBuilder(DatasetBuilder[AudioPreprocessing, Split]):
         indices = {split: np.setdiff1d(rows, list(strange)).astype(np.int64) for split, rows in indices.items()}
         if empty := [split for split, rows in indices.items() if not len(rows)]:
             raise NotEnoughDataError(
-                f"missing=drop would leave the {empty[0]} split empty:", problems, fix="Fix some of them."
+                f"missing=drop would leave the {empty[0]} split empty:", problems, fix="Repair some of them."
             )
         return indices
 
@@ -345,7 +345,7 @@ def _reject(problems: Sequence[Problem], path: Path, settings: DataSettings, fix
     """Raise DataError that names all problems, unless missing="drop"."""
     if problems and settings.missing == "error":
         count = "One line or file" if len(problems) == 1 else f"{len(problems):,} lines or files"
-        raise DataError(f"{count} of {path} cannot be learned from:", problems, fix=f"{fix}{DROP}.")
+        raise DataError(f"{count} of {path} cannot be used for training:", problems, fix=f"{fix}{DROP}.")
 
 
 def _dropped_note(problems: Sequence[Problem]) -> str | None:

@@ -130,7 +130,7 @@ class AudioPreprocessing:
     def _transcribed(self, path: Path, target: Transcript) -> SequenceSplit:
         """Load the recordings of a folder with their transcripts."""
         if not path.is_dir() or not is_transcribed(path):
-            raise DataError(f"{path} is no folder with {TABLE}.", fix=AS_IT_IS)
+            raise DataError(f"{path} is not a folder with {TABLE}.", fix=AS_IT_IS)
         found = read_transcripts(path, target.lower)
         if found.splits:
             raise FolderLayoutError(f"{path} has several splits.", fix=f"Give one of them, as in {path / 'test'}.")

@@ -205,7 +205,7 @@ def extract_book(text: str, file: Path) -> str:
     if start is None or end is None or end.start() < start.end():
         raise DataError(
             f"{file} has not the lines *** START OF … and *** END OF … between which Project Gutenberg puts a book.",
-            fix="Take it from its source again.",
+            fix="Copy or download it again.",
         )
     return text[start.end() : end.start()].strip("\n") + "\n"
 
@@ -488,7 +488,7 @@ def _rows(path: Path, classes: tuple[str, ...], label: int) -> list[tuple[str, i
         raise DataError(
             f"{path} is not the file that was published:" if problems else f"{path} is empty.",
             problems,
-            "Delete it to have it fetched again, or take it from its source.",
+            "Delete it to have it fetched again, or download it again.",
         )
     return rows
 

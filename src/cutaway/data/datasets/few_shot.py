@@ -138,7 +138,7 @@ def read_drawings(files: Sequence[Path]) -> tuple[Drawings, Rows, list[str], int
         except (zipfile.BadZipFile, OSError, ValueError) as error:
             raise DataError(
                 f"{file} cannot be read as an archive of Omniglot's drawings: {error}.",
-                fix="Take the file from its source again.",
+                fix="Download the file again.",
             ) from error
         if not images:
             raise UnsupportedDataError(f"{file} holds no drawings, SET/ALPHABET/CHARACTER/NUMBER.png.")

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.errors import DataError, FolderLayoutError
-from ...core.files import open_regular
+from ...core.files import open_regular, unreadable_error
 
 IDX_TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 DEFLATE_RATIO = 1032  # the largest compression ratio of deflate
@@ -37,7 +37,7 @@ DEFLATE_RATIO = 1032  # the largest compression ratio of deflate
 CIFAR_SHAPE = (3, 32, 32)
 CIFAR_RECORD = 1 + math.prod(CIFAR_SHAPE)
 
-FETCH_AGAIN = "Take the file from its source again."
+FETCH_AGAIN = "Download the file again."
 
 
 def read_idx(path: Path) -> npt.NDArray[np.generic]:
@@ -97,11 +97,11 @@ def read_cifar(path: Path, classes: int = 10) -> tuple[npt.NDArray[np.uint8], np
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise DataError(f"{path} could not be read: {error.strerror or error}.") from error
+        raise unreadable_error(path, error) from error
     count, rest = divmod(len(data), CIFAR_RECORD)
     if rest or not count:
         raise DataError(
-            f"{path} has {len(data):,} bytes, which is no whole number of records of {CIFAR_RECORD:,} bytes "
+            f"{path} has {len(data):,} bytes, which is not a whole number of records of {CIFAR_RECORD:,} bytes "
             f"({count:,} records and {rest:,} bytes over): it is cut short or of another form.",
             fix=FETCH_AGAIN,
         )
@@ -128,7 +128,7 @@ def _is_gzip(path: Path) -> bool:
         with open_regular(path) as stream:
             return stream.read(2) == b"\x1f\x8b"
     except OSError as error:
-        raise DataError(f"{path} could not be read: {error.strerror or error}.") from error
+        raise unreadable_error(path, error) from error
 
 
 def _read(stream: IO[bytes] | gzip.GzipFile, size: int, path: Path) -> bytes:
@@ -231,12 +231,12 @@ def read_pickle(path: Path) -> Any:
     except RejectedError as error:
         raise DataError(f"{path} is a pickle that is not read, and nothing of it was run: {error}.") from error
     except OSError as error:
-        raise DataError(f"{path} could not be read: {error.strerror or error}.") from error
+        raise unreadable_error(path, error) from error
     except (ValueError, LookupError, TypeError, AttributeError, MemoryError, RecursionError) as error:
         raise DataError(
-            f"{path} is no whole pickle of numbers, text, lists and arrays: it is cut short or damaged "
+            f"{path} is not a complete pickle of numbers, text, lists and arrays: it is cut short or damaged "
             f"({type(error).__name__}: {error}).",
-            fix="Take the file from its source again.",
+            fix="Download the file again.",
         ) from error
 
 

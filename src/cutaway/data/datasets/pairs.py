@@ -74,7 +74,7 @@ def open_cmudict(request: Request) -> DataSet:
         repeated += entry in entries
         entries[entry] = None
     if problems or not entries:
-        raise DataError(f"{request.place / file} is not the dictionary:", problems, "Take it from its source again.")
+        raise DataError(f"{request.place / file} is not the dictionary:", problems, "Copy or download it again.")
     words, pronunciations = map(list, zip(*entries))
     notes = [
         f"Left out of {len(lines):,} entries: {others:,} whose word has other signs than letters and apostrophes "
@@ -298,7 +298,7 @@ def open_problems(request: Request) -> DataSet:
     forms = settings.form or problem.usual
     for form in forms:
         if form not in problem.forms:
-            raise SettingError(f"form={form} cannot be of {request.name}: choose from {', '.join(problem.forms)}.")
+            raise SettingError(f"Invalid form={form} for {request.name}: must be one of {', '.join(problem.forms)}.")
     problems: Mapping[str, Sequence[str]] = made()
     digest = hashlib.sha256(repr(problems).encode()).hexdigest()
     train = problems["train"][: settings.max_samples]

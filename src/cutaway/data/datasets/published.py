@@ -350,7 +350,7 @@ def open_series_file(
     if borders is not None and len(table) < borders[-1]:
         raise DataError(
             f"{request.place / file} has {len(table):,} rows, and {borders[-1]:,} are needed.",
-            fix="It was cut short or changed: take it from its source again.",
+            fix="It is truncated or damaged: download it again.",
         )
     return series_dataset(table, published_source(request, notes), replace(given, **taken), borders)
 

@@ -71,7 +71,7 @@ def graph_dataset(graphs: RawGraphs, origin: DataSource, settings: DataSettings)
     """Build a data set from graphs that were read. Raises what `open_graph` raises."""
     if settings.smiles and not graphs.keys:
         raise IncompatibleSettingError(
-            f"smiles={settings.smiles} is for tables of molecules, and this is none: leave it out."
+            f"smiles={settings.smiles} is for tables of molecules, and this is not one: leave it out."
         )
     if not settings.smiles:
         reject_changed(settings, ("missing",), "is for graphs in files, and these are whole")
@@ -358,7 +358,7 @@ def _link_split(graphs: RawGraphs, settings: DataSettings) -> tuple[dict[str, Pa
         )
     if len(links) == graphs.nodes * (graphs.nodes - 1) // 2:
         raise NotEnoughDataError(
-            f"In {graphs.title} every node is linked to every other: there is no absent link to tell links from.",
+            f"In {graphs.title} all nodes are linked to each other, and link prediction needs pairs without a link.",
             fix="Keep the edges that count, such as those with a large weight.",
         )
     indices = complete_split(np.zeros(len(links), np.int64), ["link"], None, settings)

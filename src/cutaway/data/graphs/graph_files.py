@@ -43,13 +43,11 @@ import torch
 from ...core.errors import (
     DataError,
     FolderLayoutError,
-    MissingFileError,
-    NotEnoughDataError,
     Problem,
     PythonDataError,
     UnsupportedDataError,
 )
-from ...core.files import read_bytes, require_regular_file
+from ...core.files import empty_file_error, exists, missing_file_error, read_bytes, require_regular_file
 from ..dataset_base import to_numpy
 from ..datasets.formats import read_pickle
 from ..findings import leave_out
@@ -102,8 +100,10 @@ def read_graphs(
         raise UnsupportedDataError(f"A table holds no graph, unless smiles=COLUMN names molecules. A graph is {FORMS}.")
     if path.is_file() and path.suffix.lower() == ".graphml":
         return read_graphml(path, target)
+    if not exists(path):
+        raise missing_file_error(path, fix=f"A graph is {FORMS}.")
     if not path.is_dir():
-        raise MissingFileError(f"There is no graph at {str(source)!r}.", fix=f"A graph is {FORMS}.")
+        raise UnsupportedDataError(f"{path} is not a graph.", fix=f"A graph is {FORMS}.")
     names = [p.name for p in list_entries(path) if p.is_file()]
     if "edges.csv" in names or "nodes.csv" in names:
         return read_tables(path, target, form, drop)
@@ -186,8 +186,8 @@ def _read(path: Path) -> Any:
             raise
         raise DataError(
             "A graph cannot be read:",
-            [Problem(str(path), f"it is no whole GraphML file ({error})")],
-            "Was it cut short? Write it from its source again.",
+            [Problem(str(path), f"it is not a complete GraphML file ({error})")],
+            "Was it cut short? Write it again.",
         ) from error
     for of, key in ((graph.nodes, "node_default"), (graph.edges, "edge_default")):
         usual = graph.graph.pop(key, {})  # defaults for nodes or edges without the attribute
@@ -347,7 +347,7 @@ def resolve_edges(
         numbers = keys.join(number, on="name", how="left", maintain_order="left")["number"]
         for i in np.flatnonzero(numbers.is_null().to_numpy()):
             given = edges.frame[column][int(i)]
-            what = f"{given!r} is no node of {nodes}" if given else "the node is missing"
+            what = f"{given!r} is not a node of {nodes}" if given else "the node is missing"
             problems[int(i), column] = Problem(edges.where(int(i), column), what)
         found.append(numbers.fill_null(0).to_numpy())
     if problems and not drop:
@@ -419,7 +419,7 @@ def read_split_column(table: Table) -> dict[str, Rows] | None:
         split = SPLIT_FOLDERS.get(cell.casefold())
         if split is None:
             raise DataError(
-                f"{table.where(i, SPLIT)}: {cell!r} is no split.",
+                f"{table.where(i, SPLIT)}: {cell!r} is not a split.",
                 fix="The column says train, val or test, or nothing. If it is something else, rename it.",
             )
         found.setdefault(split, []).append(i)
@@ -450,7 +450,7 @@ def read_planetoid(path: Path) -> RawGraphs:
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise FolderLayoutError(
             f"The files ind.{name}.* in {path} do not fit together: {type(error).__name__} {error}.",
-            fix="Take them from their source again.",
+            fix="Download them again.",
         ) from error
 
 
@@ -596,7 +596,7 @@ def _cells(path: Path, count: int | None = None) -> list[list[str]]:
     if count is not None and len(words) != count:
         raise DataError(f"{path} has {len(words):,} lines, and {count:,} are expected.", fix="Was it cut short?")
     if not words:
-        raise NotEnoughDataError(f"{path} is empty.")
+        raise empty_file_error(path)
     return words
 
 

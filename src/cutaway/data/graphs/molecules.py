@@ -105,7 +105,7 @@ def _parse(chem: Any, smiles: str | None) -> tuple[Any, str]:
         wrong = [problem.Message() for problem in chem.DetectChemistryProblems(written)]
     except RuntimeError as error:  # such as "Atomic number not found"
         wrong = [line.strip() for line in str(error).splitlines()[1:2]]
-    return None, f"{shorten_repr(smiles)} is no molecule" + (f" ({wrong[0]})" if wrong else "")
+    return None, f"{shorten_repr(smiles)} is not a molecule" + (f" ({wrong[0]})" if wrong else "")
 
 
 def _too_large(smiles: str) -> str:

@@ -250,8 +250,8 @@ class GraphPreprocessing:
         """Hold out a fixed tenth of the links, with as many absent ones; the model receives the other links."""
         if self.form == "number":
             raise DataMismatchError(
-                f"The model tells nodes apart by their number, and knows the links of its own graph: on {graphs.title} "
-                "it can be tested on those alone that it was not shown.",
+                "The model identifies nodes by their number and was trained on the links of its own graph: it can only "
+                f"be evaluated on the held-out links of that graph, not on {graphs.title}.",
                 fix="Leave the data out: cutaway evaluate RUN.",
             )
         nodes, rng = graphs.nodes, np.random.default_rng(0)
@@ -260,7 +260,7 @@ class GraphPreprocessing:
         absent = sample_absent_links(encode_pairs(links, nodes), nodes, len(held), rng)
         if not len(held) or not len(absent):
             raise NotEnoughDataError(
-                f"{graphs.title} has no links, or every pair of nodes is one: there is nothing to tell apart."
+                f"{graphs.title} has no links, or links every pair of nodes: link prediction needs both kinds of pairs."
             )
         ready, notes = self.ready(remove_links(graphs, links[held]))
         assert isinstance(ready, OneGraph), "many graphs were rejected"

@@ -134,7 +134,7 @@ def read_captions(folder: Path, prefix: str = "", *, drop: bool = False) -> Capt
         if image is None:
             strange(NO_IMAGE, name, f"there is no image {file}", may_drop=True)
         elif not IMAGES.fits(path):
-            strange("", name, f"{file} is no image file, by its name", may_drop=False)
+            strange("", name, f"{file} is not an image file, by its name", may_drop=False)
         elif not caption:
             strange(EMPTY, name, f"the caption of {file} is empty", may_drop=True)
         else:

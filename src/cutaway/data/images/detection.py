@@ -187,7 +187,7 @@ def _wrong(x1: float, y1: float, x2: float, y2: float, width: int, height: int) 
     """Return why a box is invalid in an image of this size, or an empty string."""
     box = f"the box from {x1:g}, {y1:g} to {x2:g}, {y2:g}"
     if not all(map(math.isfinite, (x1, y1, x2, y2))):
-        return f"{box} is no box"
+        return f"{box} is not a box"
     if x2 <= x1 or y2 <= y1:
         return f"{box} has no area"
     if min(x1, y1) < -ROUNDED or x2 > width + ROUNDED or y2 > height + ROUNDED:
@@ -302,14 +302,14 @@ def _json(file: Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise DataError(
             f"{file} is not JSON: {error.msg}, in line {error.lineno}, column {error.colno}.",
-            fix="It may be cut short: write it again, or take it from a copy.",
+            fix="It may be cut short: write it again, or restore it from a copy.",
         ) from error
     except ValueError as error:  # a number of more digits than Python reads
         raise DataError(f"{file} is not in COCO's form: it holds a number of thousands of digits.") from error
     except RecursionError as error:
         raise DataError(f"{file} is not in COCO's form: its lists are nested too deeply.") from error
     if not isinstance(document, dict):
-        raise DataError(f"{file} is not in COCO's form: it is no object with images, annotations and categories.")
+        raise DataError(f"{file} is not in COCO's form: it is not an object with images, annotations and categories.")
     return document
 
 
@@ -388,7 +388,7 @@ def _read_labels(found: AnnotatedImages, file: Path, name: str, image: int) -> N
             numbers = []
         if len(numbers) != 5:
             polygon = len(numbers) > 6 and len(numbers) % 2
-            also = ": the outline of an object, which is no box" if polygon else ""
+            also = ": the outline of an object, which is not a box" if polygon else ""
             found.problems.append(Problem(where, f"{shorten_repr(line)} is not five numbers{also}"))
         elif not numbers[0].is_integer() or not 0 <= numbers[0] < len(found.declared):
             problem = f"the class {words[0]} has no name: there are {len(found.declared)}, from 0 on"
@@ -568,7 +568,7 @@ class BoxPreprocessing(ImagePreprocessing):
         path = Path(source).expanduser()
         if not path.is_dir() or not is_box_folder(path):
             raise FolderLayoutError(
-                f"{source} is no folder of images with boxes.",
+                f"{source} is not a folder of images with boxes.",
                 fix="Give one with annotations.json, or with images/ and labels/, as it was trained on.",
             )
         found = read_annotations(path)

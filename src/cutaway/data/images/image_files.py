@@ -20,8 +20,8 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from PIL.ExifTags import Base
 from PIL.TiffImagePlugin import TiffImageFile
 
-from ...core.errors import DataError, FolderLayoutError, MissingFileError, Problem, UnsupportedDataError
-from ...core.files import exists, require_regular_file
+from ...core.errors import DataError, Problem, UnsupportedDataError
+from ...core.files import exists, missing_file_error, require_regular_file
 from ..findings import REPAIR
 from ..folders import IMAGES, list_entries, subfolders
 from ..streaming.file_index import PackedSequence, Stored, open_source, read_content
@@ -91,13 +91,13 @@ def list_image_files(path: Path) -> list[Path]:
         found = [p for p in list_entries(path) if IMAGES.fits(p)]
         if not found:
             inside = next((p for p in subfolders(path) if any(IMAGES.fits(file) for file in list_entries(p))), None)
-            raise FolderLayoutError(
+            raise UnsupportedDataError(
                 f"{path} is a folder without image files ({', '.join(IMAGES.suffixes)}).",
                 fix=f"Those in its folders are taken where the folder is given: {inside}" if inside else "",
             )
         return found
     if not exists(path):
-        raise MissingFileError(f"There is no image {str(path)!r} in {Path.cwd()}.")
+        raise missing_file_error(path, "image")
     if not IMAGES.fits(path):
         raise UnsupportedDataError(f"{path} is not an image file: those end in {', '.join(IMAGES.suffixes)}.")
     return [path]
@@ -118,10 +118,10 @@ def inspect_image(source: Path | Stored) -> ImageFileInfo | Problem:
     try:
         data = read_content(source)
         return ImageFileInfo(hashlib.sha256(data).hexdigest(), read_header(data, str(source)))
-    except DataError as error:
-        return error.problems[0]
     except OSError as error:
         return Problem(str(source), f"it cannot be read ({error.strerror or error})")
+    except DataError as error:
+        return error.problems[0]
 
 
 def check_decodable(source: Path | Stored, seen: ImageFileInfo) -> Problem | None:

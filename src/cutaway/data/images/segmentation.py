@@ -170,9 +170,7 @@ def _homes(path: Path) -> dict[str, Path]:
     for folder in folders:
         split = SPLIT_FOLDERS[folder.name.lower()]
         if split in found:
-            raise FolderLayoutError(
-                f"{found[split]} and {folder} are both for {split}.", fix="Leave one of them there."
-            )
+            raise FolderLayoutError(f"{found[split]} and {folder} are both for {split}.", fix="Remove one of them.")
         found[split] = folder
     return found
 
@@ -336,7 +334,9 @@ def _reject_shape(shape: Any, size: Size, where: str) -> None:
     if isinstance(shape, dict):
         counts = shape.get("counts")
         if shape.get("size") not in (list(size), size) or not isinstance(counts, list | str):
-            raise ValueError(f"the segmentation of {where} is no run-length encoding of {size[0]} × {size[1]} pixels")
+            raise ValueError(
+                f"the segmentation of {where} is not a run-length encoding of {size[0]} × {size[1]} pixels"
+            )
         if isinstance(counts, list) and (find_mismatch(counts, [COUNT]) or sum(counts) != size[0] * size[1]):
             raise ValueError(f"the counts of {where} are not those of {size[0]} × {size[1]} pixels")
         return
@@ -440,8 +440,8 @@ def class_names(pairs: ImageMaskPairs, counts: Counts) -> tuple[str, ...]:
         only = f"the value {seen[0]}" if len(seen) else "no class"
         unlabelled = bool(counts[:, IGNORED].any())
         raise NotEnoughDataError(
-            f"The masks have {only} alone{', and 255, which means not labelled' if unlabelled else ''}: there is "
-            "nothing to tell apart.",
+            f"The masks have {only} alone{', and 255, which means not labelled' if unlabelled else ''}: at least "
+            "two classes are needed.",
             fix="Give the pixels of class k the value k: 0 for the ground, then 1, 2, …",
         )
     return pairs.classes or (GROUND, *(f"class {k}" for k in range(1, int(seen[-1]) + 1)))
@@ -560,7 +560,7 @@ class MaskPreprocessing(ImagePreprocessing):
         path = Path(source).expanduser()
         if not path.is_dir() or not is_mask_folder(path, (Mask,)):
             raise FolderLayoutError(
-                f"{str(source)!r} is no folder of images with masks: it has no images/ and masks/.",
+                f"{str(source)!r} is not a folder of images with masks: it has no images/ and masks/.",
                 fix="Give a folder as the one that was trained on; of train/, val/ and test/, one.",
             )
         found = find_pairs(path)

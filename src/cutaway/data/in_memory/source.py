@@ -328,12 +328,14 @@ def read_list(thing: Sequence[Any]) -> ExampleContainer | None:
         try:
             values = np.asarray(thing)
         except (ValueError, RecursionError):  # nested lists of different lengths, or recursive ones
-            raise PythonDataError("The rows of X hold lists of several lengths: each example has one shape.") from None
+            raise PythonDataError(
+                "The rows of X are lists of different lengths: give all examples the same shape."
+            ) from None
         return Numbers(name="rows", values=validate_array(values))
     kinds = {type(one).__name__: i for i, one in reversed(list(enumerate(thing)))}
     if len(kinds) > 1:
         told = ", ".join(f"{name} (example {i + 1})" for name, i in sorted(kinds.items(), key=lambda kind: kind[1]))
-        raise PythonDataError(f"A list of data holds examples of one kind, and this one mixes {told}.")
+        raise PythonDataError(f"This list mixes {told}: all examples must be of one kind.")
     return None
 
 
@@ -476,14 +478,14 @@ def _to_array(y: Any) -> Array:
     if hasattr(y, "__array__"):
         return np.asarray(y)
     if isinstance(y, str | bytes | dict) or not hasattr(y, "__iter__"):
-        raise PythonDataError(f"y is {shorten_repr(y)}: it holds one target for each example.")
+        raise PythonDataError(f"Invalid y={shorten_repr(y)}: must hold one target for each example.")
     values = list(y)
     if values and all(isinstance(v, torch.Tensor) for v in values):
         values = [v.item() if v.ndim == 0 or v.numel() == 1 else v for v in values]
     try:
         found = np.asarray(values)
     except ValueError:  # of several shapes
-        raise PythonDataError("y holds sequences of several lengths: each example has one target.") from None
+        raise PythonDataError("y holds sequences of different lengths: give one target for each example.") from None
     mixed = found.dtype.kind in "UT" and not all(isinstance(v, str) for v in values)
     return np.array(values, dtype=object) if mixed else found
 

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from ...core import spec as specs
-from ...core.errors import DataError, DataMismatchError, FileError, MissingFileError, Problem, shorten
-from ...core.files import read_json
+from ...core.errors import DataError, DataMismatchError, FileError, Problem, shorten
+from ...core.files import missing_file_error, read_json
 from ...core.spec import PairSpec, Tokens
 from ..dataset_base import IGNORED, Batch, SequenceSplit, Split
 from ..samplers import bucket_batches
@@ -457,7 +457,7 @@ def _file(given: Any) -> Path | None:
         return None
     named = isinstance(given, Path) or (Path(given).suffix.lower() in TEXT_SUFFIXES and " " not in given.strip())
     if path is not None and named:
-        raise MissingFileError(f"There is no file {str(given)!r} in {Path.cwd()}.")
+        raise missing_file_error(given, "file")
     return None
 
 

@@ -140,7 +140,7 @@ def choose_columns(table: Table, settings: DataSettings) -> ColumnRoles:
                 fix=f"Say which column names them: id={own}.",
             )
         raise ColumnError(
-            f"{table.title} has columns that are no numbers:",
+            f"{table.title} has columns that are not numbers:",
             odd,
             "Leave them out with ignore=COLUMN, write them as numbers (Monday as 1, Tuesday as 2, …), or name the "
             "column of times with time=COLUMN.",

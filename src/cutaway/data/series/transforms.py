@@ -472,7 +472,7 @@ class ForecastPreprocessing:
         path = Path(source).expanduser()
         if path.is_file() and path.suffix.lower() not in TABLE_SUFFIXES:
             raise UnsupportedDataError(
-                f"{path} is no table: those end in {', '.join(TABLE_SUFFIXES)}.",
+                f"{path} is not a table: those end in {', '.join(TABLE_SUFFIXES)}.",
                 fix="Give the series so far, with the columns that the model was trained with.",
             )
         return read_several(read_table(path, self.written), self.columns, self.gaps, missing, self.step, check)

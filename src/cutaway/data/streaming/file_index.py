@@ -42,7 +42,7 @@ from ..splits import SPLITS, Rows
 
 Bytes = npt.NDArray[np.uint8]
 Item = TypeVar("Item")
-FIX = "Take it from its source again, or prepare it again."
+FIX = "Copy or download it again, or prepare it again."
 
 
 class Stored:

@@ -196,7 +196,7 @@ def _kind(source: Path) -> FileKind:
         if one.kind == kind:
             return one
     raise UnsupportedDataError(
-        f"{source} is no folder of class folders, and images, audio and videos are prepared from those alone.",
+        f"{source} is not a folder of class folders, and images, audio and videos are prepared from those alone.",
         fix=f"Train on it directly: cutaway train MODEL {source}",
     )
 

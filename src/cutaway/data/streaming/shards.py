@@ -182,7 +182,7 @@ def read_manifest(folder: Path) -> Manifest:
     own = [one.name for one in fields(Manifest) if one.name != "splits"]
     manifest = Manifest(splits=splits, **{key: document[key] for key in own})
     if astray := next((shard.name for shard in manifest.shards if Path(shard.name).name != shard.name), None):
-        raise FileError(f"{path} names a shard {astray!r}, which is no file of its folder. {AGAIN}")
+        raise FileError(f"{path} names a shard {astray!r}, which is not a file in its folder. {AGAIN}")
     _reject_sizes(folder, manifest)
     return manifest
 
@@ -322,7 +322,7 @@ def reject_fixed_settings(settings: DataSettings, manifest: Manifest, folder: Pa
         then = manifest.settings.get(key, getattr(usual, key))
         if key not in free and value not in (getattr(usual, key), then, _as_tuple(then)):
             raise IncompatibleSettingError(
-                f"{key}={shorten(as_text(value))} cannot be: {folder} was prepared with {key}={shorten(as_text(then))}."
+                f"Invalid {key}={shorten(as_text(value))}: {folder} was prepared with {key}={shorten(as_text(then))}."
                 " Leave it out, or prepare the data again with it, into another folder."
             )
 

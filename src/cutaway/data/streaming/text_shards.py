@@ -41,12 +41,11 @@ from ...core.errors import (
     DataError,
     FileError,
     IncompatibleSettingError,
-    NotEnoughDataError,
     Problem,
     UnsupportedDataError,
     shorten,
 )
-from ...core.files import MEBIBYTE, open_regular, require_regular_file, unreadable_error
+from ...core.files import MEBIBYTE, empty_file_error, open_regular, require_regular_file, unreadable_error
 from ...core.schema import Between, name_document_in_errors, validate_document
 from ...core.spec import Context, ImageSizes, NextToken, Target
 from ..build import DataSource, build_dataset
@@ -490,9 +489,7 @@ class Corpus:
             require_regular_file(path)
             sizes.append(path.stat().st_size)
             if sizes[-1] <= (len(codecs.BOM_UTF8) if _marked(path) else 0):
-                raise NotEnoughDataError(
-                    f"{path} is empty: it has {sizes[-1]} bytes.", fix="Was it saved or copied to the end?"
-                )
+                raise empty_file_error(path, sizes[-1])
         return cls(files, sizes)
 
     @property

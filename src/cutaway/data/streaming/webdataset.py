@@ -157,7 +157,7 @@ def members(shard: Path) -> Iterator[tuple[str, int, int]]:
             raise
         what = error_reason(error) if isinstance(error, OSError) else str(error)
         raise _broken_shard_error(
-            shard, f"it is cut short or damaged after {last} ({what})" if last else f"it is no tar ({what})"
+            shard, f"it is cut short or damaged after {last} ({what})" if last else f"it is not a tar file ({what})"
         ) from error
     # Python's reader treats an unreadable header as the end: a complete tar ends with zeros.
     with open_regular(shard) as file:

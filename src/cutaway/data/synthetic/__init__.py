@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.errors import WriteError
+from ...core.extras import MissingPackageError, is_installed, missing_package_text
 from . import examples, shape_scenes
 
 
@@ -23,6 +24,7 @@ class Example:
     name: str
     what: str
     write: Callable[[Path], None]  # to a path that does not exist yet
+    needs: str = ""  # the module of an optional library that writes it
 
 
 EXAMPLES = {
@@ -53,10 +55,12 @@ EXAMPLES = {
             "4 704 scenes of two coloured shapes, described in words (made up)",
             shape_scenes.write_shapes,
         ),
-        Example("sounds/", "the tones of a telephone's keys on a noisy line (made up)", examples.sounds),
-        Example("spelled/", "numbers dialled key by key on a noisy line, and which (made up)", examples.spelled),
+        Example("sounds/", "the tones of a telephone's keys on a noisy line (made up)", examples.sounds, "soundfile"),
+        Example(
+            "spelled/", "numbers dialled key by key on a noisy line, and which (made up)", examples.spelled, "soundfile"
+        ),
         Example("scenes/", "digits in scenes with a box around each, as COCO writes them (made up)", examples.scenes),
-        Example("videos/", "handwritten digits that move left, right, up or down (made up)", examples.videos),
+        Example("videos/", "handwritten digits that move left, right, up or down (made up)", examples.videos, "av"),
         Example("graph/", "the 34 members of a karate club that split, and who met whom", examples.karate),
         Example(
             "novel/", "the 77 characters of Les Misérables, linked if they appear in the same chapter", examples.novel
@@ -70,6 +74,22 @@ EXAMPLES = {
         Example("damaged/", "the same, and two of the files are cut short (made up)", examples.write_damaged_folder),
     )
 }
+
+
+def example_hint(name: str) -> str:
+    """Return how to write the example of this name; empty if there is none, or `name` is a path of several parts.
+
+    Raises:
+        MissingPackageError: If the library that writes the example is not installed.
+    """
+    found = {Path(one).name: one for one in EXAMPLES}.get(name.removeprefix("./").rstrip("/"))
+    if found is None:
+        return ""
+    example, short = EXAMPLES[found], found.rstrip("/")
+    if example.needs and not is_installed(example.needs):
+        text = missing_package_text(example.needs, f"There is no {name!r} in {Path.cwd()}. The example {found}")
+        raise MissingPackageError(f"{text} Then `cutaway examples {short}` writes it.")
+    return f"`cutaway examples {short}` writes the example of this name."
 
 
 def write_example(name: str, folder: Path) -> bool:

@@ -271,7 +271,7 @@ class Labels:
             raise DataMismatchError(
                 f"{format_count(len(strange), 'row')} of {self.table.title} have a class that training did not know.",
                 [
-                    Problem(self.table.where(int(rows[k]), self.column), f"{shorten_repr(cells[k])} is no class")
+                    Problem(self.table.where(int(rows[k]), self.column), f"{shorten_repr(cells[k])} is not a class")
                     for k in strange
                 ],
                 f"The classes are: {', '.join(target.names[:20])}.{similar_name_hint(cells[strange[0]], target.names)} "
@@ -354,7 +354,7 @@ def check_learnable(labels: Labels, rows: Rows, splits: int) -> None:
 def constant_target_error(column: str, value: object, rows: int) -> DataError:
     """Return the error for a target with one value."""
     return NotEnoughDataError(
-        f"The target {column!r} is {value!r} in all {rows:,} rows: there is nothing to tell apart.",
+        f"The target {column!r} is {value!r} in all {rows:,} rows: at least two different values are needed.",
         fix="Add rows of another kind, or give another target=COLUMN.",
     )
 
@@ -411,7 +411,7 @@ def incomplete_rows(table: Table, labels: Labels, group: str | None) -> dict[int
 def reject_incomplete(table: Table, incomplete: Mapping[int, Problem], missing: str) -> None:
     """Raise DataError that names the rows without a target or group, unless `missing` is drop."""
     if incomplete and missing != "drop":
-        raise NotEnoughDataError(
+        raise DataError(
             f"{len(incomplete):,} of {format_count(len(table), 'row')} cannot be used because the target or group is "
             "missing.",
             list(incomplete.values()),

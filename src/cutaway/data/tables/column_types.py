@@ -264,7 +264,7 @@ def unreadable_mask(cells: pl.Series, type: ColumnType) -> npt.NDArray[np.bool_]
 def explain_unreadable(cell: str, type: ColumnType) -> str:
     """Return the reason why a cell is unreadable as that type."""
     if type.kind == "date":
-        return f"{shorten_repr(cell)} is no date written like {WRITTEN_DATES[type.written]}"
+        return f"{shorten_repr(cell)} is not a date written like {WRITTEN_DATES[type.written]}"
     if type.kind == "yes/no":
         return f"{shorten_repr(cell)} is neither of {type.written}"
     with contextlib.suppress(ValueError):

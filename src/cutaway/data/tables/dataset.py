@@ -28,7 +28,7 @@ import polars as pl
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...core.errors import ColumnError, NotEnoughDataError, Problem, shorten_repr
+from ...core.errors import ColumnError, DataError, Problem, shorten_repr
 from ...core.files import MEBIBYTE
 from ...core.spec import Episodes, Simple
 from ..build import DatasetBuilder, DataSource, DuplicateKeys
@@ -227,7 +227,7 @@ class TableBuilder(DatasetBuilder[TablePreprocessing, Split]):
         fix = "Fill them in, or leave those rows out with missing=drop."
         if units or cells:
             fix = "`cutaway check` lists each kind with the setting that fixes it."
-        error = ColumnError if units else NotEnoughDataError
+        error = ColumnError if units else DataError
         raise error(f"{table.title}: {', '.join(parts)}.", problems, fix, lines=lines)
 
     def split(self) -> dict[str, Rows]:
@@ -634,7 +634,7 @@ def column_notes(
         notes.append(f"The same of {len(others):,} more columns: {', '.join(others[:MOST_DOUBTS])}{more}.")
     notes += _missing_words(table, types)
     if roles.group is not None:
-        notes.append(f"Column {roles.group} keeps rows together in the split and is no input.")
+        notes.append(f"Column {roles.group} keeps rows together in the split and is not an input.")
     written = [column for column in (*encoders, roles.target) if column not in table.numbers]
     padded = [c for c in written if (table.frame[c] != table.frame[c].str.strip_chars()).any()]
     if padded:

@@ -120,7 +120,7 @@ def reject_unknown_encoding(name: str) -> None:
         known = None
     if known is None or not getattr(known, "_is_text_encoding", True):
         raise SettingError(
-            f"encoding={name[:60]} is none that is known: utf-8, windows-1252, iso-8859-15, utf-16, shift_jis, …"
+            f"Invalid encoding={name[:60]}: unknown; known are utf-8, windows-1252, iso-8859-15, utf-16, shift_jis, …"
         )
 
 
@@ -442,7 +442,7 @@ class _Column:
 def plain_numerals(frame: pl.DataFrame, separator: str, form: Form) -> tuple[pl.DataFrame, str, list[str]]:
     """Return the table with plain numbers (1234.5), the decimal sign of the file (auto if undecided), and notes.
 
-    Cells that are no numbers in the format of their column are unchanged, to be rejected by name.
+    Cells that are not numbers in the format of their column are unchanged, to be rejected by name.
     """
     columns = _look(frame, form.missing)
     signs = {"," for c in columns if c.comma and not c.point} | {"." for c in columns if c.point and not c.comma}

@@ -35,7 +35,7 @@ from ...core.errors import (
     printable,
     shorten_repr,
 )
-from ...core.files import MEBIBYTE, error_reason, is_blank, open_regular, read_bytes
+from ...core.files import MEBIBYTE, empty_file_error, error_reason, is_blank, open_regular, read_bytes
 from ..folders import list_entries
 from .column_types import strip_missing
 from .delimited import AUTO, KEPT, OF_TEXT, Form, lacks_header, plain_numerals, read_delimited, strip_units
@@ -131,11 +131,7 @@ def read_table(path: Path, form: Form = Form()) -> Table:  # noqa: B008  # it is
     """
     data = read_bytes(path)
     if is_blank(data):
-        size = f"its {format_count(len(data), 'byte')} are a byte order mark or blank" if data else "it has 0 bytes"
-        raise NotEnoughDataError(
-            f"{path} is empty: {size}.",
-            fix="Was it saved or copied to the end? Take it from its source again.",
-        )
+        raise empty_file_error(path, len(data))
     if path.suffix.lower() == ".parquet":
         if form.is_of_text:
             raise IncompatibleSettingError(f"{', '.join(OF_TEXT)} are for CSV, and {path} is Parquet.")
@@ -289,7 +285,7 @@ def _to_text(value: Any, subject: Callable[[str], str], no_text: str) -> str:
 
 def not_unicode(error: UnicodeEncodeError) -> str:
     """Return the reason why UTF-8 cannot encode a text."""
-    return f"U+{ord(error.object[error.start]):04X} is half of a surrogate pair, which is no character"
+    return f"U+{ord(error.object[error.start]):04X} is half of a surrogate pair, which is not a character"
 
 
 def _parquet(data: bytes, path: Path, form: Form) -> Table:
@@ -299,7 +295,7 @@ def _parquet(data: bytes, path: Path, form: Form) -> Table:
         # A damaged file can make polars panic.
         raise DataError(
             f"{path} is not a whole Parquet file: {str(error).splitlines()[0]}.",
-            fix="It may have been cut short or changed: take it from its source again.",
+            fix="It may be truncated or damaged: copy or download it again.",
         ) from error
     if frame.is_empty():
         raise NotEnoughDataError(f"{path} holds no rows.")
@@ -339,7 +335,7 @@ def _text(data: bytes, path: Path, form: Form) -> tuple[str, list[str]]:
     kind = next((kind for sign, kind in SIGNATURES if data[:100].lstrip().lower().startswith(sign)), None)
     if kind is not None and not form.is_of_text:
         raise UnsupportedDataError(
-            f"{path} is no table: it begins as {kind} does.",
+            f"{path} is not a table: it begins as {kind} does.",
             fix="Was the right file downloaded or saved? Save the table as CSV in UTF-8.",
         )
     nul = data.find(b"\0")
@@ -398,7 +394,7 @@ TEXT_BYTES: dict[type[pl.DataType], int] = {  # the longest text of a cell of th
     pl.UInt64: 20, pl.Float32: 16, pl.Float64: 24, pl.Date: 12, pl.Time: 18, pl.Duration: 24, pl.Datetime: 36,
 }  # fmt: skip
 SAMPLED_BLOCKS, SAMPLED_ROWS = 8, 1024  # sample for measuring text: a dictionary stores a repeated text once
-FIX = "It may have been cut short or changed: take it from its source again."
+FIX = "It may be truncated or damaged: copy or download it again."
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ def running_dataset(
     try:
         found, given = tokenizer_files.fit_tokenizer(settings, tokenizer, split_pieces(train), blanks=blanks)
     except DataError as error:
-        raise DataError(f"{origin.source} cannot be learned from. {error}", code=error.code) from error
+        raise DataError(f"{origin.source} cannot be used for training. {error}", code=error.code) from error
     if given and line_end not in found.tokens:
         line_end = ""
     preprocessing, notes = build_preprocessing(found, given, settings, targets, line_end)

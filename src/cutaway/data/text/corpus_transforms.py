@@ -42,8 +42,8 @@ import torch
 from torch import Tensor
 
 from ...core import spec as specs
-from ...core.errors import DataMismatchError, MissingFileError, NotEnoughDataError, Problem
-from ...core.files import exists, reject_address
+from ...core.errors import DataMismatchError, NotEnoughDataError, Problem
+from ...core.files import exists, missing_file_error
 from ...core.spec import Masked, TextSpec
 from ..dataset_base import IGNORED, Batch, Split, WholeBatch
 from ..parallel import Progress
@@ -134,8 +134,7 @@ class StreamPreprocessing(ABC):
         """Prepare the text of a file or folder as one stream, or as its documents; its tokens are the targets."""
         path = Path(source)
         if not exists(path):
-            reject_address(source)
-            raise MissingFileError(f"There is no file or folder {str(source)!r} in {Path.cwd()}.")
+            raise missing_file_error(source)
         if is_prepared(path):
             return self._in_shards(path)
         return self.of_texts(load_texts(path))

@@ -118,7 +118,7 @@ def table_dataset(
     if others := [column for column in table.columns if column not in (text, target, group)]:
         notes.append(f"Only text and target are read; these columns are not: {', '.join(others[:10])}.")
     if group is not None:
-        notes.append(f"Column {group} keeps rows together in the split and is no input.")
+        notes.append(f"Column {group} keeps rows together in the split and is not an input.")
     data = dataset_from_columns(table, text, target, group, dataclasses.replace(origin, notes=notes), settings, given)
     assert isinstance(data.preprocessing, TextPreprocessing)
     data.preprocessing = dataclasses.replace(data.preprocessing, written=table.form.as_default())
@@ -273,7 +273,7 @@ def open_text(path: Path, settings: DataSettings, targets: tuple[type[Target], .
         reject_changed(
             settings,
             ("separator", "decimal", "encoding", "header", "quoting", "missing_values"),
-            f"is for tables, and {path} is none",
+            f"is for tables, and {path} is not a table",
         )
     if path.is_dir() and has_classes(path):
         return open_folder(path, settings)
@@ -318,7 +318,7 @@ def _open_with_labels(path: Path, target: str, settings: DataSettings) -> DataSe
         )
     for key in ("text", "group"):
         if getattr(settings, key) is not None:
-            raise IncompatibleSettingError(f"{key}= names a column of a table, and {path} is none: leave it out.")
+            raise IncompatibleSettingError(f"{key}= is a column of a table, and {path} is not a table: leave it out.")
     lines, beside, digest = read_pair(path, labels)
     tagged = tagged_lines(path, labels, lines, beside)
     if tagged is None:

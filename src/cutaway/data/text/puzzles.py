@@ -65,7 +65,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ...core import spec as specs
-from ...core.errors import DataError, DataMismatchError, IncompatibleSettingError, MissingFileError
+from ...core.errors import DataError, DataMismatchError, IncompatibleSettingError
+from ...core.files import require_regular_file
 from ...core.spec import Solution, TextSpec
 from ..dataset_base import IGNORED, Batch, Split
 from ..samplers import bucket_batches
@@ -246,7 +247,7 @@ class Addition:
         found = re.fullmatch(r"\s*([0-9]+)\s*\+\s*([0-9]+)\s*=?\s*", text)
         if not found or any(len(n) > DIGITS for n in found.groups()):
             raise DataError(
-                f"{text!r} is no sum of two numbers of at most {DIGITS} digits.", fix="Give one, as 128+367."
+                f"{text!r} is not a sum of two numbers of at most {DIGITS} digits.", fix="Give one, as 128+367."
             )
         return format_addition(int(found[1]), int(found[2]))
 
@@ -342,7 +343,7 @@ class Countdown:
         found, aim = numbers.replace(",", " ").split(), target.strip() if arrow else "24"
         if not all(re.fullmatch(r"[0-9]{1,4}", n) for n in [*found, aim]) or len(found) not in COUNTS:
             raise DataError(
-                f"{text!r} is no problem of this kind.",
+                f"{text!r} is not a problem of this kind.",
                 fix="Give two to four whole numbers with blanks between them, as 4 9 10 13, which are to make 24; "
                 "another target follows an arrow: 4 9 10 13 => 57.",
             )
@@ -491,7 +492,7 @@ def _fault(line: str, state: State) -> str:
     """Return the error in a step from the state, as text; empty if it is right."""
     found = LINE.fullmatch(line)
     if not found:
-        return f"{line!r} is no step"
+        return f"{line!r} is not a step"
     a, b, c, left = int(found[1]), int(found[3]), int(found[4]), found[5].split()
     rest = Counter(state)
     rest.subtract((a, b))
@@ -523,7 +524,7 @@ def _judge_expression(written: str, state: State, target: int) -> Verdict:
     try:
         value = _evaluate(ast.parse(written.strip(), mode="eval").body)
     except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
-        return Verdict(False, written, False, 1, 1, "is no expression that can be computed")
+        return Verdict(False, written, False, 1, 1, "is not an expression that can be computed")
     solved = value == target
     return Verdict(solved, written, solved, 1, None if solved else 1, "" if solved else f"makes {value}, not {target}")
 
@@ -699,8 +700,7 @@ class PuzzlePreprocessing:
     def labelled(self, source: str | Path) -> PuzzleSplit:
         """Prepare a text file with a problem on each line; solutions are computed."""
         path = Path(source).expanduser()
-        if not path.is_file():
-            raise MissingFileError(f"There is no file {str(source)!r} in {Path.cwd()}.")
+        require_regular_file(path)
         lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
         if not lines:
             raise DataError(f"{path} holds no problem.", fix="Write one on each line.")
@@ -709,7 +709,9 @@ class PuzzlePreprocessing:
     def adopted(self, split: Split, theirs: Any) -> PuzzleSplit:
         """Prepare the problems of another set of the same kind."""
         if not isinstance(split, PuzzleSplit) or split.kind.name != self.kind.name:
-            raise DataMismatchError(f"These are other problems than the {self.kind.name} that this run learned.")
+            raise DataMismatchError(
+                f"These problems are not {self.kind.name}, on which this run was trained: give problems of that kind."
+            )
         return PuzzleSplit(self, split.problems, (self.form,))
 
     def to_json(self) -> dict[str, Any]:

@@ -121,7 +121,7 @@ class TagPreprocessing:
         if tagged.tags is not None:
             number = {name: k for k, name in enumerate(self.tags.names)}
             if strange := [
-                Problem(name, f"{tag!r} is no tag")
+                Problem(name, f"{tag!r} is not a tag")
                 for name, tags in zip(tagged.names, tagged.tags)
                 for tag in tags
                 if tag not in number
@@ -307,7 +307,7 @@ class TagBuilder(TokenizedBuilder[TagPreprocessing]):
         self.tag_names = natural_order(set(itertools.chain.from_iterable(tagged.tags)))
         if len(self.tag_names) == 1:
             raise NotEnoughDataError(
-                f"Every token of {origin.source} has the tag {self.tag_names[0]!r}: there is nothing to tell apart."
+                f"Every token of {origin.source} has the tag {self.tag_names[0]!r}: at least two tags are needed."
             )
         self.classes = ExampleClasses.without(len(tagged.sentences), "sentence", splits)
 

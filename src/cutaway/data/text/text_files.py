@@ -27,12 +27,11 @@ import polars as pl
 from ...core.errors import (
     DataError,
     FolderLayoutError,
-    MissingFileError,
     NotEnoughDataError,
     Problem,
     UnsupportedDataError,
 )
-from ...core.files import exists, is_blank, read_bytes
+from ...core.files import empty_file_error, exists, is_blank, missing_file_error, read_bytes
 from ..build import DataSource
 from ..findings import leave_out, reject_fill
 from ..folders import SPLIT_FOLDERS, TEXTS, list_entries, unread_note
@@ -91,16 +90,14 @@ def read_lines(path: Path, *, nonempty: bool = False) -> tuple[list[str], str]:
     try:
         text = decode_utf8(gzip.decompress(data) if path.suffix.lower() == ".gz" else data)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(
-            f"{path} is no whole .gz file ({error}).", fix="Was it cut short? Take it from its source again."
-        ) from error
+        raise DataError(f"{path} is not a complete .gz file ({error}).", fix="Copy or download it again.") from error
     except ValueError as error:
         raise DataError("A file that cannot be read:", [Problem(str(path), str(error))], CONVERT) from error
     lines = [line.removesuffix("\r") for line in text.split("\n")] if "\n" in text else text.split("\r")
     if lines[-1] == "":
         lines.pop()
     if nonempty and not lines:
-        raise NotEnoughDataError(f"{path} is empty: it has no line.", fix="Take it from its source again.")
+        raise empty_file_error(path, len(data))
     return lines, hashlib.sha256(data).hexdigest()
 
 
@@ -172,7 +169,7 @@ def read_pair(texts: Path, labels: Path) -> tuple[list[str], list[str], str]:
             "or is a line missing further up?",
         )
     if not first:
-        raise FolderLayoutError(f"{texts} and {labels} are empty.")
+        raise empty_file_error(texts)
     return first, second, hashlib.sha256(f"{digest} {other}".encode()).hexdigest()
 
 
@@ -332,7 +329,7 @@ def parse_text_source(source: str | Path) -> str:
         and text.lower().endswith((*TEXTS.suffixes, *TABLE_SUFFIXES, *TAGGED))
     )
     if meant:
-        raise MissingFileError("A file that is not there:", [Problem(text, f"there is none in {Path.cwd()}")])
+        raise missing_file_error(source, "file")
     return text
 
 
@@ -374,12 +371,12 @@ def find_texts(path: Path) -> dict[str, list[Path]]:
             continue
         if split in splits:
             raise FolderLayoutError(
-                f"{splits[split][0]} and {inside[0]} are both for {split}.", fix="Leave one of them there."
+                f"{splits[split][0]} and {inside[0]} are both for {split}.", fix="Remove one of them."
             )
         splits[split] = _natural(inside)
     if not splits:
         if not files:
-            raise FolderLayoutError(f"{path} is a folder without .txt files.")
+            raise UnsupportedDataError(f"{path} is a folder without text files (.txt).")
         return {"train": _natural(files)}
     if "train" not in splits:
         raise FolderLayoutError(
@@ -444,8 +441,7 @@ def read_text(path: Path) -> TextFile:
     """
     data = read_bytes(path)
     if is_blank(data) and not data.decode("utf-8", "ignore").strip("\ufeff"):
-        problems = [Problem(str(path), f"it is empty ({len(data)} bytes)")]
-        raise NotEnoughDataError("A file that cannot be read:", problems, "Was it saved or copied to the end?")
+        raise empty_file_error(path, len(data))
     try:
         text = decode_utf8(data)
     except ValueError as error:
@@ -601,10 +597,7 @@ def _paths(source: str) -> list[Path]:
         paths = next((split for split in splits if all(p.is_file() for p in split)), splits[0])
     for path in paths:
         if not path.is_file():
-            raise MissingFileError(
-                f"There is no file {str(path)!r} in {Path.cwd()}.",
-                fix="Pairs are one file with a tab on each line, or two files a,b.",
-            )
+            raise missing_file_error(path, "file", "Pairs are one file with a tab on each line, or two files a,b.")
     return paths
 
 
@@ -624,7 +617,7 @@ def _tabbed(path: Path) -> Pairs:
         sources.append(sides[0])
         targets.append(sides[1])
     if problems:
-        raise DataError(f"{path} has lines that are no pair:", problems, FIX)
+        raise DataError(f"{path} has lines that are not a pair:", problems, FIX)
     return Pairs(path.name, sources, targets, digest)
 
 

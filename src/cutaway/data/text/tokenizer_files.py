@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core.errors import FileError, IncompatibleSettingError, MissingFileError, SettingError, shorten
-from ...core.files import exists, read_json, reject_address
+from ...core.errors import FileError, IncompatibleSettingError, SettingError, shorten
+from ...core.files import exists, is_path, missing_file_error, read_json
 from ...core.schema import Between, Tagged, find_mismatch
 from ...core.spec import Simple, Tags, TextSpec, current_kind
 from ..modalities import reject_changed
@@ -100,8 +100,7 @@ def open_tokenizer(path: str | Path) -> Tokenizer:
     """
     path = Path(path).expanduser()
     if not exists(path):
-        reject_address(path)
-        raise MissingFileError(f"There is no tokenizer {str(path)!r} in {Path.cwd()}. {WAYS}")
+        raise missing_file_error(path, "tokenizer", WAYS)
     file = path
     if path.is_dir():
         held = next((path / name for name in HELD if (path / name).is_file()), None)
@@ -115,7 +114,7 @@ def open_tokenizer(path: str | Path) -> Tokenizer:
         return tokenizer_from_json(_tokenizer_document(file, document))
     except ValueError as error:
         raise FileError(
-            f"{file} is no tokenizer that can be read: {shorten(error, 200)}. Restore it from a copy."
+            f"{file} is not a readable tokenizer: {shorten(error, 200)}. Restore it from a copy."
         ) from error
 
 
@@ -296,15 +295,17 @@ def load_named_tokenizer(settings: DataSettings) -> Tokenizer | None:
     if named == AUTO or named in KINDS:
         return None
     if not exists(Path(named).expanduser()):
-        reject_address(named)
-        raise SettingError(
-            f"tokenizer={named} is neither a kind of tokenizer ({', '.join((AUTO, *KINDS))}) nor a path here: a path "
-            f"is that of a tokenizer.json, of a folder that holds one, or of a run. Seen from {Path.cwd()}."
+        ways = (
+            f"tokenizer= takes one of {', '.join((AUTO, *KINDS))}, or the path of a tokenizer.json, of a folder with "
+            "one, or of a run."
         )
+        if is_path(named):
+            raise missing_file_error(named, "file or folder", ways)
+        raise SettingError(f"Invalid tokenizer={shorten(named)}: {ways}")
     try:
         found = open_tokenizer(named)
     except FileError as error:
-        raise FileError(f"tokenizer={named} cannot be taken. {error}") from error
+        raise FileError(f"Invalid tokenizer={named}. {error}", code=error.code) from error
     reject_changed(settings, OF_ITS_OWN, f"says how a tokenizer is fitted, and that of {named} is fitted already")
     return found
 

@@ -558,7 +558,7 @@ def _written(text: str) -> Numbers:
     except (ValueError, OverflowError):
         raise DataMismatchError(
             "This is a text, and the run learned from token ids.",
-            [Problem(repr(text[:60]), "it holds what is no id")],
+            [Problem(repr(text[:60]), "it is not a token id")],
             "Give lists of ids, as in [[3, 17, 5]].",
         ) from None
 
@@ -714,7 +714,7 @@ def reject_one(kind: str, kept: Sequence[str]) -> None:
     if len(kept) < 2:
         only = f"one only, {kept[0]!r}" if kept else "none"
         raise NotEnoughDataError(
-            f"Of different {kind} the training text has {only}: there is nothing to tell apart.",
+            f"The training text has too few different {kind}, {only}: at least two are needed.",
             fix="Give more text; or a larger vocabulary, or a smaller min_count, where these leave the others out.",
         )
 
@@ -733,6 +733,6 @@ def no_text(text: str, at: int) -> DataError:
     return DataError(
         f"The text {text[max(0, at - 20) : at]!r}… is followed by U+{ord(text[at]):04X}, half of a "
         "surrogate pair, which "
-        "is no character.",
+        "is not a character.",
         fix="It comes from bytes that are not UTF-8: convert the source to UTF-8.",
     )

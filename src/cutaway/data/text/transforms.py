@@ -16,8 +16,7 @@ from torch import Tensor
 
 from ...core import spec as specs
 from ...core.errors import (
-    ColumnError,
-    FolderLayoutError,
+    DataMismatchError,
     NotEnoughDataError,
     PythonDataError,
     UnsupportedDataError,
@@ -188,16 +187,16 @@ class TextPreprocessing:
             return self._column(read_text_table(path, self.written))
         files = sorted(p for p in path.rglob("*") if TEXTS.fits(p)) if path.is_dir() else [path]
         if not files:
-            raise FolderLayoutError(f"The folder {path} holds no text files ({', '.join(TEXTS.suffixes)}).")
+            raise UnsupportedDataError(f"{path} is a folder without text files ({', '.join(TEXTS.suffixes)}).")
         found, _ = read_files(files, [str(file) for file in files])
         return found.texts, found.names
 
     def _column(self, table: Table) -> tuple[list[str], list[str]]:
         if self.column not in table.columns:
-            raise ColumnError(
-                f"The text of training stood in the column {self.column!r}, which {table.title} lacks. It has: "
-                f"{', '.join(map(repr, table.columns[:40]))}.",
-                fix="Name its column of text like that one.",
+            raise DataMismatchError(
+                f"The model was trained on the text of column {self.column!r}, and {table.title} has no such column. "
+                f"Its columns are: {', '.join(map(repr, table.columns[:40]))}.",
+                fix="Rename the column of text.",
             )
         return table.frame[self.column].fill_null("").to_list(), [table.place(i) for i in range(len(table))]
 
@@ -211,7 +210,10 @@ class TextPreprocessing:
         target = self.spec.target
         assert isinstance(target, Classes | Value), "what texts of one target each are trained for"
         if of not in table.columns:
-            raise ColumnError(f"{table.title} has no column {of!r}, which holds the target.")
+            raise DataMismatchError(
+                f"{table.title} has no column {of!r}, the target of the model.",
+                fix="Add it, or use `cutaway predict`, which needs no targets.",
+            )
         return self.as_split(texts, read_targets(table, of, target), names)
 
 

@@ -286,7 +286,7 @@ def context_dataset(texts: Mapping[str, str] | Sequence[str], origin: DataSource
     try:
         tokenizer, ids, lengths, done = _select_words(splits["train"], settings)
     except DataError as error:
-        raise DataError(f"{origin.source} cannot be learned from. {error}", code=error.code) from error
+        raise DataError(f"{origin.source} cannot be used for training. {error}", code=error.code) from error
     short = f"{origin.source} is too short for word vectors"
     if len(ids) < 2:
         raise NotEnoughDataError(f"{short}: {len(ids)} of its words are in the vocabulary.")

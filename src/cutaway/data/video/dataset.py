@@ -170,5 +170,5 @@ def _notes(looks: Sequence[VideoFileInfo], frames: int, channels: int) -> list[s
     if left:
         more = f" and {len(left) - NAMED_AT_MOST:,} more" if len(left) > NAMED_AT_MOST else ""
         names = ", ".join(left[:NAMED_AT_MOST]) + more
-        notes.append(f"Not read, because they are no images in folders of frames: {names}.")
+        notes.append(f"Not read, because they are not images in folders of frames: {names}.")
     return notes

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from ...core.errors import DataError, MissingFileError, Problem, UnsupportedDataError
+from ...core.errors import DataError, Problem, UnsupportedDataError
 from ...core.extras import require
-from ...core.files import exists, open_regular, read_bytes, require_regular_file
+from ...core.files import exists, missing_file_error, open_regular, read_bytes, require_regular_file
 from ..findings import REPAIR
 from ..folders import IMAGES, VIDEOS, list_entries
 from ..images.image_files import Pixels, Size, read_header, read_image
@@ -175,7 +175,7 @@ def video_paths(path: Path) -> list[Path]:
     Raises DataError if there are none.
     """
     if not exists(path):
-        raise MissingFileError(f"There is no video {str(path)!r} in {Path.cwd()}.")
+        raise missing_file_error(path, "video")
     if VIDEOS.fits(path):
         return [path]
     found = [p for p in list_entries(path) if VIDEOS.fits(p)] if path.is_dir() else []

@@ -48,7 +48,7 @@ from .supervised import BatchLoss, Supervised
 
 
 def reject_without_tasks(settings: TrainSettings, data: DataSet, does: str) -> None:
-    """Raise SettingError if there is no sequence of tasks; `does` describes the objective in the message."""
+    """Raise SettingError if there is not a sequence of tasks; `does` describes the objective in the message."""
     if data.tasks is None:
         raise IncompatibleSettingError(
             f"objective={settings.objective} {does}, and there are no tasks: give tasks=permuted:10 or "

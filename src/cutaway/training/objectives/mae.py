@@ -133,8 +133,8 @@ class MAE(Pretraining):
         if not isinstance(model, SupportsPatchSubset) or grid is None or not isinstance(head, nn.Linear):
             able = [name for name, preset in presets().items() if issubclass(preset.network, SupportsPatchSubset)]
             raise ModelError(
-                f"objective=mae shows a network some patches of an image alone, and {type(model).__name__} reads "
-                f"whole images: take a model that reads patches one by one ({', '.join(able)}), or objective=simclr."
+                f"objective=mae needs a model that reads an image as patches, and {type(model).__name__} reads "
+                f"whole images: use one of {', '.join(able)}, or objective=simclr."
             )
         count = grid.rows * grid.columns
         if count < 2:

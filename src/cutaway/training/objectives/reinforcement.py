@@ -87,8 +87,8 @@ class SelfTraining(Supervised):
             )
         if settings.compile:
             raise IncompatibleSettingError(
-                f"compile=true compiles the whole model, and objective={settings.objective} asks it token by token: "
-                "leave it out."
+                f"compile=true is not supported with objective={settings.objective}, which runs the model token by "
+                "token: leave it out."
             )
 
     def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import NotARunError
+from ...core.files import exists, missing_file_error
 from ...draw.number_format import count
 from ...runs.run import Run
 from ...training.callbacks import list_snapshots
@@ -34,6 +35,8 @@ def read_documents(folder: Path) -> Documents:
         FileError: If a document is damaged or run.json is missing.
     """
     if not (folder / "run.json").is_file():
+        if not exists(folder):
+            raise missing_file_error(folder, "run")
         raise NotARunError(f"{folder} is not a run: it has no run.json. Give a folder that `cutaway train` wrote.")
     return Documents(
         run=read_run(folder),
