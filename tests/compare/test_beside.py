@@ -102,6 +102,11 @@ def test_a_model_below_the_best_of_them_is_told_so(tmp_path: Path) -> None:
         lines = [line for line in summary(run)["warnings"] if "below the baseline" in line]
         assert len(lines) == below
         assert all("the model mlp" in line and evaluation["simple"]["models"][0]["name"] in line for line in lines)
+    best = evaluation["simple"]["models"][0]
+    for high, overlap in ((best["low"] + 0.01, True), (best["low"] - 0.01, False)):
+        evaluation["metrics"]["accuracy"] = {"value": best["low"] - 0.05, "low": 0.5, "high": high}
+        write_json(run.folder / "evaluation.json", evaluation)
+        assert any("intervals overlap" in line for line in summary(run)["warnings"]) == overlap
 
 
 def test_a_language_model_is_held_against_n_grams(tmp_path: Path) -> None:

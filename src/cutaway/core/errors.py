@@ -65,7 +65,7 @@ class UnknownName(CutawayError, LookupError):
     """The name of a model, data set, setting or column that does not exist. The message lists similar names.
 
     Args:
-        kind: What the name is of, for the message: "model".
+        kind: The kind of thing that was named, for the message: "model".
         name: The unknown name.
         known: The existing names. The message lists those similar to `name`, or else all if there are at most 24.
         way_out: Another sentence of the message, such as the command that lists all names.

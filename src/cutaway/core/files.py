@@ -197,7 +197,7 @@ def unreadable_error(path: str | os.PathLike[str], error: Exception) -> FileErro
 def missing_file_error(path: str | os.PathLike[str], what: str = "file or folder", fix: str = "") -> FileError:
     """Return the error for a path at which nothing exists, with similar names in its folder.
 
-    `what` is what was expected there. A web address that was given as a path has its own error.
+    `what` names the expected thing, such as "folder". A web address that was given as a path has its own error.
     """
     try:
         reject_address(path)

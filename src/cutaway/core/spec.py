@@ -65,7 +65,7 @@ class Classes(BaseTarget):
 
     @property
     def accepts_one_logit(self) -> bool:
-        """Whether the head may have a single output, the logit of the second of two classes."""
+        """True for two classes: the head may have a single output, the logit of the second."""
         return len(self.names) == 2
 
 
@@ -496,7 +496,7 @@ class Boxes(BaseTarget):
 
 @dataclass(frozen=True)
 class Links(BaseTarget):
-    """Whether two nodes of a graph are linked, for link prediction.
+    """The presence of a link between two nodes of a graph, for link prediction.
 
     Example:
         >>> Links().names, Links().outputs

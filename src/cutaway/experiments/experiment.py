@@ -65,7 +65,7 @@ def create_experiment_folder(
 
 @contextlib.contextmanager
 def remove_failed_start(folder: Path, document: str) -> Iterator[None]:
-    """Remove what a new search or comparison wrote, and its folder, if an error ends it before a training began."""
+    """Remove the files and the folder of a new search or comparison if an error ends it before the first training."""
     is_new = not (folder / document).is_file()
     try:
         yield

@@ -101,8 +101,9 @@ def below_baseline(about: Mapping[str, Any], evaluation: Mapping[str, Any]) -> s
         return None
     said = f"The model is below the baseline: {evaluation['split']} {name} {format_value(own['value'], form)}, "
     said += f"{best['name']} {format_value(best['value'], form)}"
-    if own["low"] is not None and own["high"] is not None and own["low"] <= best["value"] <= own["high"]:
-        said += " (inside the 95 % interval)"
+    ends = [own["low"], own["high"], best.get("low"), best.get("high")]
+    if None not in ends and own["low"] <= best["high"] and best["low"] <= own["high"]:
+        said += " (the 95 % intervals overlap)"
     model = STRONGER.get(about["model"]) or (
         STRONGER_FOR_IMAGES.get(about["model"]) if about["data"]["kind"] == "image" else None
     )

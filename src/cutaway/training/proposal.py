@@ -40,7 +40,7 @@ WITHOUT_OPENING = {  # kinds of data for which one preset fits all targets
 
 @dataclass(frozen=True)
 class Proposal:
-    """The name of a preset, and a phrase that says what it is and for which data."""
+    """A preset by name, and a phrase that describes it and its data."""
 
     name: str
     reason: str

@@ -540,7 +540,7 @@ def unusual_setting_notes(ready: TrainingSetup, typed: Mapping[str, Any]) -> lis
             said = f"lr={settings.lr:g} is very high for optimizer={settings.optimizer}, training may diverge"
             found.append(f"{said}. Try lr={'0.001' if adaptive else '0.1'}.")
         elif settings.lr < LOW_LR:
-            found.append(f"lr={settings.lr:g} is very low, the weights hardly change. Try lr=0.001.")
+            found.append(f"lr={settings.lr:g} is very low: the weights barely change. Try lr=0.001.")
     if "label_smoothing" in typed and settings.label_smoothing > HIGH_SMOOTHING:
         said = f"label_smoothing={settings.label_smoothing:g} is very high, the targets are mostly uniform"
         found.append(f"{said}. Try label_smoothing=0.1.")

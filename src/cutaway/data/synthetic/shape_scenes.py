@@ -124,7 +124,7 @@ def read_scene(image: Image.Image | Pixels) -> Scene | None:
 
 
 def agreement(image: Image.Image | Pixels, caption: str) -> dict[str, bool]:
-    """Return what of a caption an image shows: colors, shapes and objects, in any place, and the whole scene."""
+    """Return which parts of a caption an image shows: colors, shapes, objects (at any place), the whole scene."""
     asked, shown = parse_caption(caption), read_scene(image)
     if shown is None:
         return dict.fromkeys(("colors", "shapes", "objects", "scene"), False)

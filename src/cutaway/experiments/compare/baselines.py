@@ -870,7 +870,7 @@ def _timed_ngrams(data: DataSet, split: Split, end: float) -> list[Baseline]:
 
 
 def _timed_tags(data: DataSet, split: Split, end: float) -> list[Baseline]:
-    """Return the baseline of a tagger, if reading so many sentences is expected to end in time; otherwise nothing."""
+    """Return the baseline of a tagger, or nothing if counting the sentences is expected to take longer than `end`."""
     target, seconds = data.spec.target, end - time.perf_counter()
     enough = len(data.splits["train"]) + 2 * len(split) <= seconds * SENTENCES_PER_SECOND
     return [tag_baseline(target)] if isinstance(target, Tags) and enough else []
