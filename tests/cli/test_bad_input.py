@@ -294,7 +294,7 @@ def test_check_lists_every_kind_of_problem_and_what_each_setting_costs(cli: Cli,
         "column kind: 2 rows (lines 9, 59): the target is missing",
         "column size: 7 cells such as 'n.a.' (lines 2, 22, 42, 62, 82, …): not a number; missing_values=auto,n.a. if "
         "it means missing",
-        "column day: 3 cells such as 'unknown' (lines 11, 31, 42): no date written like 2020-12-31; "
+        "column day: 3 cells such as 'unknown' (lines 11, 31, 42): not a date written like 2020-12-31; "
         "missing_values=auto,unknown if it means missing",
         "missing=drop leaves out 11 of 200 rows (5.5%), because of: kind 2, size 7, day 3",
         "missing=fill counts 10 unreadable cells as missing: the training median with a missing-value indicator; a "

@@ -475,14 +475,13 @@ def test_one_unreadable_series_of_several(cli: Cli, missing: str) -> None:
         expect_rejection(cli("evaluate", "trained", "bad.csv"), "line 77, column sales", "'many'")
         return
     assert answer.status == 0
-    assert (
-        "note: missing=drop left out 1 of 3 series of bad.csv: shop south: bad.csv (shop south), line 77" in answer.err
-    )
+    left_out = "note: missing=drop left out 1 of 3 series of bad.csv (33.3%): shop south: bad.csv (shop south), line 77"
+    assert left_out in answer.err
     assert "2 predictions in bad-predictions.csv" in answer.said
     assert cli("predict", "trained", "two.csv", "--out", "two-predictions.csv").status == 0
     bad, two = (Path(f"{name}-predictions.csv").read_text() for name in ("bad", "two"))
     assert bad == two.replace("two.csv", "bad.csv")
     evaluated = cli("evaluate", "trained", "bad.csv", "--json")
     assert evaluated.status == 0, evaluated.err
-    assert "note: missing=drop left out 1 of 3 series of bad.csv: shop south: " in evaluated.err
+    assert "note: missing=drop left out 1 of 3 series of bad.csv (33.3%): shop south: " in evaluated.err
     assert json.loads(evaluated.out) == json.loads(cli("evaluate", "trained", "two.csv", "--json").out)

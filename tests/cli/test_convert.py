@@ -257,7 +257,7 @@ def test_what_is_there_already_or_has_no_such_form(cli: Cli, hugging: Path, tmp_
     out = tmp_path / "out"
     for words, said in (
         ((hugging, out, "--to", "huggingface"), "is a Hugging Face folder already"),
-        ((hugging, out, "--to", "cutaway", "--model", "bert-base-uncased"), "holds a gpt2, and bert-base-uncased is"),
+        ((hugging, out, "--to", "cutaway", "--model", "bert-base-uncased"), "holds a gpt2, not a bert-base-uncased"),
         ((hugging / "model.safetensors", out, "--to", "huggingface"), "is a file already"),
         ((hugging, out, "--to", "torchvision"), "torchvision has no network like this GPT2"),
         ((tmp_path / "ours", hugging, "--to", "huggingface"), "already exists"),

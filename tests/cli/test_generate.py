@@ -245,7 +245,7 @@ def test_settings_that_cannot_be_are_rejected(
 
 
 def test_a_file_of_prompts_that_is_not_there_is_named(say: Callable[..., tuple[str, str]]) -> None:
-    with pytest.raises(DataError, match=r"File 'nowhere\.txt' not found"):
+    with pytest.raises(DataError, match=r"There is no file or folder 'nowhere\.txt'"):
         say(language_run(), "--prompts", "nowhere.txt")
 
 

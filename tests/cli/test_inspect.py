@@ -213,7 +213,7 @@ def test_what_help_says_is_what_the_view_says(name: str, capsys: pytest.CaptureF
 
 def test_usage_names_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
-    assert "cutaway inspect resnet18" in capsys.readouterr().out
+    assert "cutaway inspect runs/lenet5-modern-digits-1" in capsys.readouterr().out
 
 
 # --- in Python ------------------------------------------------------------------------------------------------------

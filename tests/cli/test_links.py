@@ -67,7 +67,7 @@ def test_a_run_has_its_scores_and_its_report(novel: Run) -> None:
     assert not any(link["taught"] for link in held_out)
     page = (novel.folder / "report.html").read_text(encoding="utf-8")
     assert "Links and absent links" in page
-    with pytest.raises(DataError, match="knows the links of its own graph"):
+    with pytest.raises(DataError, match="was trained on the links of its own graph"):
         novel.evaluate(novel.folder.parent / "novel")
 
 

@@ -45,7 +45,7 @@ def test_a_row_for_every_claim(cli: Cli) -> None:
     assert {r["status"] for r in rows} == {"passed"}
     oracle = next(r for r in rows if r["claim"] == "gradients = oracle's")
     assert oracle["measured"] <= oracle["bound"] == 1e-9
-    assert "2 models, 22 claims: 22 held" in answer.err
+    assert "2 models, 22 claims: 22 passed" in answer.err
 
 
 def test_a_count_that_somebody_published_is_told_from_one_that_was_computed(cli: Cli) -> None:

@@ -30,7 +30,7 @@ def test_a_table_is_read_back_equal() -> None:
 @pytest.mark.parametrize("missing", ["spec", "columns", "fill"])
 def test_an_incomplete_document_is_rejected(missing: str) -> None:
     document = {key: value for key, value in SAVED.to_json().items() if key != missing}
-    with pytest.raises(DataError, match=rf"^preprocessing\.json: {missing} is missing\. Take it from a copy"):
+    with pytest.raises(DataError, match=rf"^preprocessing\.json: {missing} is missing\. Restore it from a copy"):
         preprocessing_from_json(document)
 
 
@@ -54,9 +54,9 @@ def test_damaged_columns_and_foreign_specs_are_rejected() -> None:
         ({"spec": None}, "spec is null, and must be an object"),
         ({"width": 10**12}, "width is 1000000000000, and must be an integer from 0 to 2147483647"),
         ({"read": {"encoding": "klingon"}}, "encoding=klingon"),
-        ({"read": {"quoting": "odd"}}, "Invalid quoting=odd: must be one of auto, standard, none. Take it"),
+        ({"read": {"quoting": "odd"}}, "Invalid quoting=odd: must be one of auto, standard, none. Restore it"),
         ({"read": {"units": ["kg"]}}, "read.units is a list, and must be an object or null"),
-        ({"read": {"units": {"age": 5}}}, "cannot be used: a unit is no text. Take it from a copy"),
+        ({"read": {"units": {"age": 5}}}, "cannot be used: a unit is no text. Restore it from a copy"),
     ):
         with pytest.raises(DataError, match=re.escape(said)) as rejection:
             preprocessing_from_json(SAVED.to_json() | change, Path("model/preprocessing.json"))

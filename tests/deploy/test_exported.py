@@ -245,7 +245,7 @@ def test_what_takes_a_run_says_so_of_an_exported_file(
     exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", str(exported)]) == 2
-    assert "Name the run that it was exported from" in " ".join(capsys.readouterr().err.split())
+    assert "is an exported file, not the folder of a run" in " ".join(capsys.readouterr().err.split())
     with pytest.raises(ModelError, match="is already an export"):
         cutaway.export(cutaway.load(exported), tmp_path / "again.onnx")
 

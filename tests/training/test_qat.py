@@ -87,5 +87,5 @@ def test_gradients_are_those_at_the_rounded_weights() -> None:
 
 
 def test_a_model_without_such_a_layer_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="no convolution that it could be for"):
+    with pytest.raises(SettingError, match="is not supported: Linear has no convolution"):
         FakeQuantization(nn.Linear(2, 2), "static", 0)

@@ -226,7 +226,7 @@ def test_a_run_without_a_checkpoint_begins_with_the_same_weights_or_not_at_all(
         ({"freeze_epochs": 1}, SettingError, "freeze_epochs=1 .*without weights"),
         ({"freeze": "*"}, SettingError, r"freeze=\* leaves nothing of the model to learn"),
         ({"freeze": "convv1"}, SettingError, "freeze=convv1: .*conv1"),
-        ({"weights": "nowhere"}, FileError, "nothing at weights=nowhere"),
+        ({"weights": "nowhere"}, FileError, "There is no file or folder 'nowhere'"),
         ({"layer_decay": 0}, SettingError, "Invalid layer_decay=0: must be 0.01 to 1"),
     ],
 )

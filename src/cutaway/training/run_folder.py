@@ -74,7 +74,7 @@ class RunInUse(FileError):
         self.holder = holder
         super().__init__(
             f"{folder} is in use: {holder} works on it, and two at once would overwrite each other's files. "
-            "Wait until it ends, or stop it, or train in another folder with --out."
+            "Wait until it ends, or stop it; or use another folder."
         )
 
 

@@ -123,12 +123,12 @@ def test_rows_that_are_no_molecule_are_named_or_left_out(tmp_path: Path) -> None
     with pytest.raises(DataError, match=r"4 of 34 rows of m\.csv cannot be used") as caught:
         opened(table(tmp_path, bad))
     said = list(map(str, caught.value.problems))
-    assert said[0].startswith("m.csv, line 32, column smiles: 'C1CC' is no SMILES")
+    assert said[0].startswith("m.csv, line 32, column smiles: 'C1CC' is not a SMILES string")
     assert "valence" in said[1]
     assert "missing" in said[2]
     data = opened(table(tmp_path, bad), missing="drop")
     assert sum(map(len, data.splits.values())) == 3 * len(SMILES)
-    assert any("missing=drop left out 4 of 34 rows of m.csv: m.csv, line 32" in note for note in data.notes)
+    assert any("missing=drop left out 4 of 34 rows of m.csv (11.8%): m.csv, line 32" in note for note in data.notes)
     with pytest.raises(DataError, match=r"missing=drop would leave nothing: 2 of 2 rows of none\.csv"):
         opened(table(tmp_path, ["x", "y"], name="none.csv"), missing="drop")
 

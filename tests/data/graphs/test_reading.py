@@ -169,7 +169,7 @@ def test_a_folder_of_graphml_is_many_graphs(tmp_path: Path) -> None:
         read_graphs(tmp_path, "toxic")
     left = read_graphs(tmp_path, "toxic", drop=True)
     assert list(left.graph_names) == ["one.graphml", "two.graphml"]
-    assert any("missing=drop left out 1 of 3 graphs: " in note for note in left.notes)
+    assert any("missing=drop left out 1 of 3 graphs (33.3%): " in note for note in left.notes)
 
 
 def tu(folder: Path, **changed: str) -> Path:

@@ -119,7 +119,7 @@ def test_names_splits_and_what_no_mask_has(own: Path, tmp_path: Path) -> None:
     assert len(tested) == 4
     with pytest.raises(DataError, match="has splits of its own"):
         data.preprocessing.labelled(whole)
-    with pytest.raises(DataError, match=r"no folder of images with masks"):
+    with pytest.raises(DataError, match=r"not a folder of images with masks"):
         data.preprocessing.labelled(whole / "test" / "images")
 
 

@@ -77,9 +77,9 @@ def test_a_file_shorter_than_the_other_is_rejected_with_both_counts(tmp_path: Pa
     [
         (b"a\tb\nc\td\xff\n", "p.tsv", r"p\.tsv: it is not UTF-8: byte 7 \(line 2\) is 0xFF"),
         ("a\tb\n".encode("utf-16"), "p.tsv", r"p\.tsv: it is UTF-16 text, not UTF-8"),
-        (b"", "p.tsv", "it has no line"),
-        (b"no gzip", "p.tsv.gz", r"no whole \.gz file"),
-        (gzip.compress(b"a\tb\n" * 99, mtime=0)[:-9], "p.tsv.gz", r"no whole \.gz file"),
+        (b"", "p.tsv", r"it is empty \(0 bytes\)"),
+        (b"no gzip", "p.tsv.gz", r"not a complete \.gz file"),
+        (gzip.compress(b"a\tb\n" * 99, mtime=0)[:-9], "p.tsv.gz", r"not a complete \.gz file"),
     ],
 )
 def test_files_that_hold_no_text(tmp_path: Path, data: bytes, name: str, said: str) -> None:

@@ -149,7 +149,7 @@ def test_what_was_saved_comes_back_equal(file: Path) -> None:
     with pytest.raises(DataError, match=r"^preprocessing\.json: step is missing"):
         preprocessing_from_json(broken)
     broken = {**ours.to_json(), "step": {"unit": "moon", "size": 1}}
-    with pytest.raises(DataError, match=r"cannot be used: a step of 1 moon\. Take it"):
+    with pytest.raises(DataError, match=r"cannot be used: a step of 1 moon\. Restore it"):
         preprocessing_from_json(broken)
 
 

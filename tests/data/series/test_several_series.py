@@ -226,7 +226,7 @@ def test_a_run_that_dropped_series_leaves_them_out_of_predictions_too(file: Path
         strict.examples([bad])
     expected, found = drops.examples([good]), drops.examples([bad])
     (note,) = found.notes
-    assert note.startswith("missing=drop left out 1 of 3 series of bad.csv: shop south: ")
+    assert note.startswith("missing=drop left out 1 of 3 series of bad.csv (33.3%): shop south: ")
     assert "line 97, column sales" in note
     assert [found.name(i) for i in range(len(found))] == [
         "bad.csv (shop north), from 2024-03-03",
@@ -260,7 +260,7 @@ def test_series_that_cannot_be_forecast_are_left_out_of_predictions(
         prepared(opened(file, **without)).examples([more])
     split = prepared(opened(file, missing="drop", **without)).examples([more])
     (note,) = split.notes
-    assert re.search(f"left out 1 of 3 series of more.csv: shop south: .*{said}", note)
+    assert re.search(f"left out 1 of 3 series of more.csv \\(33.3%\\): shop south: .*{said}", note)
     assert [split.name(i).partition(",")[0] for i in range(len(split))] == [
         "more.csv (shop north)",
         "more.csv (shop new)",

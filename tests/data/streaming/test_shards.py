@@ -135,7 +135,7 @@ def test_a_manifest_of_others_or_of_the_future_is_rejected(tmp_path: Path) -> No
     for change, said in (
         ({"format": "webdataset"}, "is not a manifest of shards"),
         ({"version": 2}, "version 2.*newer version"),
-        ({"splits": {"train": [{**document["splits"]["train"][0], "name": "../a.bin"}]}}, "no file of its folder"),
+        ({"splits": {"train": [{**document["splits"]["train"][0], "name": "../a.bin"}]}}, "not a file in its folder"),
         ({"splits": {"train": [{"name": "a.bin"}]}}, r"splits.train\[0\].bytes is missing"),
     ):
         (out / "manifest.json").write_text(json.dumps(document | change))

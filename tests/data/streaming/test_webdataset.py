@@ -183,8 +183,8 @@ def broken_header(path: Path) -> None:
         (lambda path: truncated(path, 40_000), r"001\.tar cannot be read: it is cut short .* after 000065\.png"),
         (lambda path: truncated(path, path.stat().st_size % 10240 or 10240), "cannot be read: it (ends|is cut short)"),
         (broken_header, r"001\.tar cannot be read: after 000044\.cls it is damaged"),
-        (lambda path: path.write_bytes(b"no tar at all" * 100), "it is no tar"),
-        (lambda path: path.write_bytes(b""), "it is no tar"),
+        (lambda path: path.write_bytes(b"no tar at all" * 100), "it is not a tar"),
+        (lambda path: path.write_bytes(b""), "it is not a tar"),
     ],
 )
 def test_a_damaged_shard_is_named(shards: Path, spoil: Callable[[Path], object], said: str) -> None:

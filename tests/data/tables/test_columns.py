@@ -133,7 +133,7 @@ def test_compact_dates_are_days() -> None:
         column("2020-12-31"), ColumnType("date", "%Y-%m-%d")
     )
     assert np.isnan(decode(column("20201232", "2020123", "x", ""), type)).all()
-    assert "no date written like 20201231" in explain_unreadable("2020-12-31", type)
+    assert "not a date written like 20201231" in explain_unreadable("2020-12-31", type)
     assert requested_type("day", "date", column("20201231", "20210101")).written == "%Y%m%d"
 
 
@@ -163,7 +163,7 @@ def test_numbers_that_cells_stand_for() -> None:
         ("1,234", ColumnType("number"), "thousands separators"),
         ("1.234,5", ColumnType("number"), "thousands separators"),
         ("12 %", ColumnType("number"), "with a unit"),
-        ("2020-02-30", ColumnType("date", "%Y-%m-%d"), "no date written like 2020-12-31"),
+        ("2020-02-30", ColumnType("date", "%Y-%m-%d"), "not a date written like 2020-12-31"),
         ("maybe", ColumnType("yes/no", "yes/no"), "neither of yes/no"),
     ],
 )

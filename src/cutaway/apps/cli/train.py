@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TRAIN_EXAMPLES = """\
 examples:
-  cutaway train digits                 without MODEL, one is proposed for the data
+  cutaway train digits                 (without MODEL, one is proposed)
   cutaway train lenet5-modern digits
   cutaway train mlp houses.csv target=price epochs=50 lr=3e-4
   cutaway train resnet18 photos/ image_size=128

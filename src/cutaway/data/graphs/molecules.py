@@ -101,7 +101,7 @@ def _parse(chem: Any, smiles: str | None) -> tuple[Any, str]:
             return molecule, "" if molecule.GetNumAtoms() else f"{shorten_repr(smiles)} has no atoms"
         written = chem.MolFromSmiles(smiles, sanitize=False)
         if written is None:
-            return None, f"{shorten_repr(smiles)} is no SMILES"
+            return None, f"{shorten_repr(smiles)} is not a SMILES string"
         wrong = [problem.Message() for problem in chem.DetectChemistryProblems(written)]
     except RuntimeError as error:  # such as "Atomic number not found"
         wrong = [line.strip() for line in str(error).splitlines()[1:2]]
