@@ -95,11 +95,11 @@ def test_a_finding_is_one_line_with_its_fix_in_a_terminal() -> None:
         "Possible leakage: 28 of 226 checked texts of val are near-duplicates of an earlier split. Remove them or set "
         "group=COLUMN."
     )
-    assert lines[1].endswith(". group=site keeps each in one split.")
+    assert lines[1].endswith(" group=site keeps each in one split.")
     assert "such as" not in lines[1]
     assert lines[2].endswith("Try ignore=fee.")
     assert lines[3] == "No example in val has the class 'x': it is not measured there."
-    assert lines[4].endswith(" …. Try ignore=fee.") or lines[4].endswith("Try ignore=fee.")
+    assert lines[4].endswith(" … Try ignore=fee.") or lines[4].endswith("Try ignore=fee.")
     assert all(len(line) <= BRIEF and "\n" not in line for line in lines)
     many = terminal_lines([Finding(f"Problem {i}.") for i in range(8)])
     assert many == [*(f"Problem {i}." for i in range(5)), "and 3 more in the report"]

@@ -82,7 +82,10 @@ def shorten_finding(said: str, width: int = BRIEF) -> str:
         settings = SETTING.findall(fix)
         fix = f". Try {settings[-1]}" if settings else ""
     room = width - len(fix) - 1
-    return f"{first if len(first) <= room else first[: room - 2].rsplit(' ', 1)[0].rstrip(',:;') + ' …'}{fix}."
+    if len(first) <= room:
+        return f"{first}{fix}."
+    cut = first[: room - 2].rsplit(" ", 1)[0].rstrip(",:;")
+    return f"{cut} …{fix[1:]}{'.' if fix else ''}"
 
 
 def terminal_lines(findings: Sequence[str]) -> list[str]:
