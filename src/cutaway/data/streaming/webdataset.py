@@ -431,7 +431,7 @@ def _complete(index: Index, path: Path, classes: bool, drop: bool) -> tuple[Inde
             problems,
             "Give each example one file and its class, or leave those out with missing=drop.",
         )
-    some = "; ".join(map(str, problems[:3])) + ("; …" if len(problems) > 3 else "")
+    some = "; ".join(map(str, problems[:3])) + (f"; and {len(problems) - 3:,} more" if len(problems) > 3 else "")
     return index.part(kept) if len(without) else index, f"missing=drop left out {len(problems):,} keys: {some}."
 
 

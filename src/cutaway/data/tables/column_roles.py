@@ -444,9 +444,11 @@ def group_numbers(table: Table, group: str, rows: Rows, settings: DataSettings) 
     return groups
 
 
-def format_problems(problems: list[Problem]) -> str:
-    """Return the first three problems as text."""
-    return "; ".join(map(str, problems[:3])) + ("; …" if len(problems) > 3 else "")
+def format_problems(problems: list[Problem], count: int | None = None) -> str:
+    """Return the first three problems as text, and the number of the others; `count` is that of all, if not listed."""
+    count = count or len(problems)
+    more = f"; and {count - 3:,} more" if count > 3 else ""
+    return "; ".join(map(str, problems[:3])) + more
 
 
 ROWS = 20  # with fewer, it may be chance

@@ -419,7 +419,7 @@ def _without_unreadable(found: UnreadableCells, splits: Splits, missing: str) ->
         return splits, []
     if missing == "error":
         raise found.error(MEND)
-    named = format_problems(found.problems)
+    named = format_problems(found.problems, found.count)
     if missing == "fill":
         return splits, [f"missing=fill counts {format_count(found.count, 'unreadable cell')} as missing: {named}."]
     bad = np.unique(np.concatenate(found.rows))
