@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -75,21 +76,28 @@ def test_the_proposal_follows_the_data(name: str, tmp_path: Path) -> None:
     assert propose_model(str(tmp_path / file), settings).name == expected
 
 
+FOLDERS: list[tuple[str, Write, str]] = [
+    ("masks", examples.masks, "unet-small"),
+    ("scenes", examples.scenes, "fcos-resnet18-small"),
+    ("captions", examples.captions, "show-attend-tell"),
+    ("sounds", lambda path: examples.sounds(path, 4), "gru"),
+    ("spelled", lambda path: examples.spelled(path, 30), "ctc-conv-gru"),
+    ("videos", lambda path: examples.videos(path, 6), "cnn-lstm"),
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "write", "expected"),
-    [
-        ("masks", examples.masks, "unet-small"),
-        ("scenes", examples.scenes, "fcos-resnet18-small"),
-        ("captions", examples.captions, "show-attend-tell"),
-        ("sounds", lambda path: examples.sounds(path, 4), "gru"),
-        ("spelled", lambda path: examples.spelled(path, 30), "ctc-conv-gru"),
-        ("videos", lambda path: examples.videos(path, 6), "cnn-lstm"),
-    ],
-)
+@pytest.mark.parametrize(("name", "write", "expected"), FOLDERS)
 def test_the_proposal_follows_folders(name: str, write: Write, expected: str, tmp_path: Path) -> None:
     write(tmp_path / name)
     assert propose_model(str(tmp_path / name), {}).name == expected
+
+
+def test_the_documentation_lists_the_proposals() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how_do_i.md").read_text()
+    rows = page.partition("| data | proposed model |\n| --- | --- |\n")[2].partition("\n\n")[0].splitlines()
+    listed = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    assert listed == {expected for *_, expected in [*FILES.values(), *FOLDERS]} | {"cnn1d", "gin"}
 
 
 def test_arrays_have_a_proposal() -> None:
