@@ -40,6 +40,14 @@ def test_a_column_that_the_event_fills_in(table: pl.DataFrame, event: pl.Series,
     assert finding.endswith("ignore=after.")
 
 
+def test_a_rare_class_does_not_hide_the_column() -> None:
+    after = pl.when(KINDS["y"] == "class_1").then(pl.Series(np.random.default_rng(0).integers(0, 50, len(KINDS))))
+    table = KINDS.with_columns(after=after)
+    rare = table.filter(pl.col("y") == "class_0").head(4).with_columns(pl.all().exclude("y") + 0.5, y=pl.lit("rare"))
+    found = findings(pl.concat([table, rare], how="vertical_relaxed"))
+    assert any(finding.startswith("Column after is filled in where y is 'class_1'") for finding in found)
+
+
 def test_gaps_by_chance_are_none() -> None:
     there = np.random.default_rng(0).random(len(KINDS)) < 0.5
     assert findings(KINDS.with_columns(x0=pl.when(pl.Series(there)).then(pl.col("x0")))) == []

@@ -253,7 +253,7 @@ def test_notes_on_missing_and_unseen_cells(tmp_path: Path) -> None:
     data = opened(tmp_path, houses(city=cities.tolist(), age=ages.tolist()))
     said = " ".join(data.notes)
     assert (
-        "Column city: values that training had too rarely or never count as unknown (1 cell of the val split)." in said
+        "Column city: cells without a category known from training count as unknown (1 cell of the val split)." in said
     )
     assert "Column age: missing cells (2 in test) count as the training median" in said
     assert "training had none to learn from" in said

@@ -140,7 +140,7 @@ def test_missing_columns_are_named_with_those_that_are_there() -> None:
 def test_unknown_categories_are_counted() -> None:
     split = preprocessing_of(HOMES).examples([HOME | {"kind": kind} for kind in ("castle", "flat", "cave", "")])
     assert split.notes == [
-        "Column kind: values that training had too rarely or never count as unknown (2 cells of these rows)."
+        "Column kind: cells without a category known from training count as unknown (2 cells of these rows)."
     ]
     slot = HOMES.spec.columns.index("kind=(unknown)")  # type: ignore[union-attr]
     assert split.inputs[:, slot].tolist() == [1, 0, 1, 0]

@@ -217,7 +217,10 @@ def check_target_leakage(data: DataSet, seen: Mapping[str, SplitFeatures], known
     rows = sample_indices(len(seen["train"].rows), MAX_TARGET_ROWS)
     target = data.spec.target
     x, y = seen["train"].vectors[rows].numpy(), seen["train"].target[rows].numpy()
-    if len(rows) < MIN_TARGET_ROWS or (isinstance(target, Classes) and np.bincount(y)[np.unique(y)].min() < FOLDS):
+    if isinstance(target, Classes):  # classes too rare for cross-validation do not count
+        common = np.bincount(y)[y] >= FOLDS
+        x, y = x[common], y[common]
+    if len(y) < MIN_TARGET_ROWS or (isinstance(target, Classes) and len(np.unique(y)) < 2):
         return []
     features = [feature for encoder in encoders for feature in encoder.features]
     ends = np.cumsum([len(encoder.features) for encoder in encoders])

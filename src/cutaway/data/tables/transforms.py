@@ -264,9 +264,9 @@ def unreadable_cells(table: Table, problems: Sequence[Problem], fix: str) -> Dat
 
 
 def unknown_note(column: str, count: int, where: str) -> str:
-    """Return a note on categories that have no input of their own."""
+    """Return a note on cells that have no input of their own: unknown categories, and gaps that training had not."""
     return (
-        f"Column {column}: values that training had too rarely or never count as unknown "
+        f"Column {column}: cells without a category known from training count as unknown "
         f"({format_count(count, 'cell')} of {where})."
     )
 
