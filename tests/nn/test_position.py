@@ -235,5 +235,5 @@ def test_a_token_that_is_not_visible_adds_no_distance() -> None:
 
 @pytest.mark.parametrize(("buckets", "furthest", "both"), [(2, 128, True), (1, 128, False), (32, 8, True)])
 def test_too_few_buckets_of_distances_are_rejected(buckets: int, furthest: int, both: bool) -> None:
-    with pytest.raises(ModelError, match="Invalid (buckets|furthest)="):
+    with pytest.raises(ModelError, match=r"Invalid (buckets|furthest)="):
         distance_buckets(torch.arange(5), buckets, furthest, both=both)

@@ -36,8 +36,8 @@ from cutaway.statistics.intervals import (
     signed,
     student,
     symmetric,
-    window_metric,
     wilson,
+    window_metric,
 )
 
 
