@@ -186,3 +186,8 @@ def test_weights_are_refused_where_they_mean_nothing() -> None:
     model = Classifier("lenet5-modern", objective="simclr", **QUICK)
     with pytest.raises(CutawayError, match="Invalid sample_weight: only for supervised learning"):
         model.fit(images, numbers, sample_weight=np.arange(60))
+
+
+def test_one_class_is_named_without_the_type_of_numpy() -> None:
+    with pytest.raises(CutawayError, match=r"^y holds one class, 'a': at least two are needed\.$"):
+        Classifier("mlp").fit(np.ones((6, 2)), np.array(["a"] * 6))

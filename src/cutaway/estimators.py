@@ -308,7 +308,7 @@ class Classifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         check_classification_targets(y)
         self.classes_, numbers = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise NotEnoughDataError(f"y holds one class, {self.classes_[0]!r}: at least two are needed.")
+            raise NotEnoughDataError(f"y holds one class, {self.classes_[:1].tolist()[0]!r}: at least two are needed.")
         self._names = _class_names(self.classes_)
         return pl.Series([self._names[k] for k in numbers], dtype=pl.String)
 

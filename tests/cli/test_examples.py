@@ -111,3 +111,10 @@ def test_summaries_are_first_lines_of_docstrings(tmp_path: Path) -> None:
     assert summary == "Load and return the iris dataset (classification)."
     assert all(summary.endswith(".") and 3 <= len(summary.split()) <= 14 for _, summary in rows)
     assert all(11 <= len(description.split()) <= 41 for description, _ in rows)
+
+
+def test_a_folder_in_place_of_a_name_is_told_its_option(cli: Cli) -> None:
+    answer = cli("examples", ".")
+    assert answer.status == 2
+    assert "There is no example '.'" in answer.err
+    assert "--out ." in answer.err

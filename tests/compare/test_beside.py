@@ -228,6 +228,25 @@ def test_a_rare_class_that_is_found_at_the_cost_of_accuracy_is_skill() -> None:
     assert not outcome(actual, said[::-1].copy())["better"]
 
 
+def test_classes_have_equal_parts_of_the_balanced_accuracy_that_is_tested() -> None:
+    actual = np.repeat([0, 1, 2], [90, 90, 10])
+    said = np.concatenate([np.tile([0, 1], 45), np.tile([0, 1], 45), np.repeat(2, 10)])
+    said[:20], said[90:110] = 1, 0  # below chance in two classes, and right in the rare one
+    assert independence_p_value(actual, said) < 0.005
+    assert (said == actual).mean() < 0.5
+    said = np.concatenate([np.repeat([0, 1], [60, 30]), np.repeat([0, 1], [30, 60]), np.tile([0, 1], 5)])
+    assert independence_p_value(actual, said) < 0.005  # and of two classes without the rare one
+
+
+def test_one_predicted_class_is_no_skill_even_if_it_beats_the_class_of_training() -> None:
+    task = Classification(Classes(("a", "b"), "kind"))
+    train, actual = torch.tensor([0] * 60 + [1] * 40), torch.tensor([0] * 10 + [1] * 90)
+    outputs = torch.tensor([[0.0, 1.0]]).expand(100, 2)
+    compared = {"baseline": task.baseline(train, actual)}
+    found = baseline_test(task, outputs, actual, train, task.metrics(outputs, actual), compared)
+    assert found == {"better": False, "only": "b"}
+
+
 def test_independence_is_fishers_exact_test() -> None:
     rng = np.random.default_rng(3)
     for skill in (0.0, 0.1, 0.3):

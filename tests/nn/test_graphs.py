@@ -280,3 +280,11 @@ def test_memory_grows_with_the_edges() -> None:
     peaks = [int(line) for line in done.stdout.split()]
     assert len(peaks) == 4
     assert max(peaks) < 600, f"MiB above what stood there before: {peaks}"
+
+
+def test_unknown_pooling_and_invalid_dropout_are_rejected() -> None:
+    with pytest.raises(ModelError, match="Invalid kind='median': must be mean, max or sum"):
+        global_pool(torch.ones(3, 2), None, "median")
+    for p in (1.0, 1.5, -0.1):
+        with pytest.raises(ModelError, match="Invalid p="):
+            dropout(torch.ones(3), p, training=True)

@@ -231,3 +231,9 @@ def test_alibi_is_a_slope_times_the_distance() -> None:
 def test_a_token_that_is_not_visible_adds_no_distance() -> None:
     visible = torch.tensor([[True, False, False, True, True]])[None]  # a branch of a tree, or padding
     assert alibi(visible, 1)[0, 0].mul(2**8).tolist() == [-2, -math.inf, -math.inf, -1, 0]
+
+
+@pytest.mark.parametrize(("buckets", "furthest", "both"), [(2, 128, True), (1, 128, False), (32, 8, True)])
+def test_too_few_buckets_of_distances_are_rejected(buckets: int, furthest: int, both: bool) -> None:
+    with pytest.raises(ModelError, match=r"Invalid (buckets|furthest)="):
+        distance_buckets(torch.arange(5), buckets, furthest, both=both)

@@ -19,7 +19,7 @@ from cutaway.models.gru import gru_step
 from cutaway.models.lstm import lstm_step
 from cutaway.models.rnn import elman_step
 from cutaway.nn import recurrent
-from cutaway.nn.recurrent import run_bucketed, run_packed, sequence_lengths
+from cutaway.nn.recurrent import pool_states, run_bucketed, run_packed, sequence_lengths
 
 LAYERS = {
     "tanh": lambda *sizes, **kw: recurrent.RNN(*sizes, nonlinearity="tanh", **kw),
@@ -247,3 +247,8 @@ def test_padding_elsewhere_than_on_the_right_is_rejected(row: list[bool], words:
 def test_masks_of_another_shape_are_rejected(shape: tuple[int, ...]) -> None:
     with pytest.raises(ModelError, match="A mask must have one entry for each place"):
         sequence_lengths(torch.ones(shape, dtype=torch.bool), 3)
+
+
+def test_an_unknown_pooling_of_states_is_rejected() -> None:
+    with pytest.raises(ModelError, match="Invalid pooling='median'"):
+        pool_states(torch.ones(2, 3, 4), torch.ones(1, 2, 4), None, "median")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics as sk
 
+from cutaway.core.errors import ConfigError
 from cutaway.statistics import classes
 from cutaway.statistics.intervals import (
     MAX_BLOCKS,
@@ -35,6 +36,7 @@ from cutaway.statistics.intervals import (
     signed,
     student,
     symmetric,
+    wilson,
     window_metric,
 )
 
@@ -447,3 +449,14 @@ def test_the_interval_of_a_mean_covers_with_groups_of_unequal_size() -> None:
     rng = np.random.default_rng(1)
     covered = [found.low <= 1 <= found.high for found in (mean(rng.exponential(size=520)) for _ in range(300))]
     assert 0.915 <= np.mean(covered) <= 0.98  # 95 %, and 2.8 standard errors of 300 repetitions
+
+
+def test_impossible_proportions_are_rejected_and_no_predictions_have_no_interval() -> None:
+    for right in (21, -1):
+        with pytest.raises(ConfigError, match=f"Invalid right={right}: must be from 0 to count=20"):
+            proportion(right, 20)
+    found = wilson(0.9, 0)
+    assert found.value == 0.9
+    assert math.isnan(found.low)
+    assert math.isnan(found.high)
+    assert "no interval" in found.note

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..core.errors import InputShapeError
+from ..core.errors import InputShapeError, check_value
 from .sparse import COOPattern, row_offsets
 from .sparse import CSRPattern as CSRPattern
 
@@ -467,12 +467,16 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     Returns:
         The output, of the shape of x.
 
+    Raises:
+        ConfigError: If p is negative, or at least 1.
+
     Example:
         >>> dropout(torch.ones(1000), p=0.5, training=True).unique()
         tensor([0., 2.])
         >>> dropout(torch.ones(3), p=0.5, training=False)
         tensor([1., 1., 1.])
     """
+    check_value(0 <= p < 1, "p", p, "at least 0 and below 1")
     if not training or p == 0:
         return x
     kept = torch.rand(x.shape, dtype=torch.promote_types(x.dtype, torch.float32), device=x.device).ge_(p)
@@ -582,6 +586,9 @@ def global_pool(x: Tensor, batch: Tensor | None, kind: str) -> Tensor:
         Features of the graphs, shape (n, F), in at least float32. n is one more than the largest number in `batch`. A
         graph without nodes gets 0.
 
+    Raises:
+        ConfigError: If `kind` is another word.
+
     Example:
         >>> x = torch.tensor([[1.0, 8.0], [3.0, 4.0], [5.0, 6.0]])
         >>> batch = torch.tensor([0, 0, 1])  # two nodes in graph 0, one in graph 1
@@ -591,6 +598,7 @@ def global_pool(x: Tensor, batch: Tensor | None, kind: str) -> Tensor:
         >>> global_pool(x, None, "max")
         tensor([[5., 8.]])
     """
+    check_value(kind in ("mean", "max", "sum"), "kind", kind, "mean, max or sum")
     if batch is None:
         batch = torch.zeros(x.shape[0], dtype=torch.int64, device=x.device)
     x = x.to(sum_dtype(x))

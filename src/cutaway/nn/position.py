@@ -159,12 +159,16 @@ def distance_buckets(distances: Tensor, buckets: int = 32, furthest: int = 128, 
     Returns:
         Bucket indices, of the shape of `distances`.
 
+    Raises:
+        ConfigError: If there are too few buckets, or `furthest` is too small.
+
     Example:
         >>> distance_buckets(torch.tensor([-1000, -20, -2, -1, 0, 1, 2, 20, 1000]))
         tensor([15, 10,  2,  1,  0, 17, 18, 26, 31])
         >>> distance_buckets(torch.tensor([-1000, -20, -2, -1, 0, 1]), both=False)
         tensor([31, 17,  2,  1,  0,  0])
     """
+    _check_buckets(buckets, furthest, both)
     found = torch.zeros_like(distances)
     if both:
         buckets //= 2
@@ -177,6 +181,13 @@ def distance_buckets(distances: Tensor, buckets: int = 32, furthest: int = 128, 
     log = (distances.clamp(min=1).float() / exact).log() / math.log(furthest / exact)
     far = (exact + (log * (buckets - exact)).long()).clamp(max=buckets - 1)
     return found + torch.where(distances < exact, distances, far)
+
+
+def _check_buckets(buckets: int, furthest: int, both: bool) -> None:
+    """Raise ConfigError for too few buckets, or if each distance up to `furthest` has its own."""
+    exact = (buckets // 2 if both else buckets) // 2  # distances of one direction that have their own bucket
+    check_value(exact >= 1, "buckets", buckets, "at least 4, or 2 where keys after the query do not count")
+    check_value(furthest > exact, "furthest", furthest, f"above {exact}, up to where each distance has its bucket")
 
 
 class RelativeBias(nn.Module):
@@ -203,9 +214,7 @@ class RelativeBias(nn.Module):
 
     def __init__(self, heads: int, buckets: int = 32, furthest: int = 128, *, both: bool = True) -> None:
         super().__init__()
-        exact = (buckets // 2 if both else buckets) // 2  # distances of one direction that have their own bucket
-        check_value(exact >= 1, "buckets", buckets, "at least 4, or 2 where keys after the query do not count")
-        check_value(furthest > exact, "furthest", furthest, f"above {exact}, up to where each distance has its bucket")
+        _check_buckets(buckets, furthest, both)
         self.table = nn.Embedding(buckets, heads)
         self.buckets, self.furthest, self.both = buckets, furthest, both
 

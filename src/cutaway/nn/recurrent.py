@@ -569,6 +569,7 @@ def pool_states(
         The pooled states, shape (N, D · hidden); (N, T · D · hidden) for "flat", (N, T, D · hidden) for "every".
 
     Raises:
+        ConfigError: If `pooling` is another word.
         InputShapeError: If "flat" is given padded sequences, or another number of steps.
 
     Example:
@@ -579,6 +580,8 @@ def pool_states(
         >>> torch.equal(pool_states(states, last, lengths, "last"), last[-1])
         True
     """
+    known = ("last", "mean", "max", "flat", "every")
+    check_value(pooling in known, "pooling", pooling, "last, mean, max, flat or every")
     if pooling == "every":
         return states
     if pooling == "last":

@@ -35,6 +35,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.errors import check_value
+
 Values = NDArray[np.float64]
 
 LEVEL = 0.95
@@ -136,6 +138,9 @@ def proportion(right: float, count: float, z: float = Z95) -> Metric:
     Returns:
         The proportion and its interval; NaN if `count` is 0.
 
+    Raises:
+        ConfigError: If `right` is negative or greater than `count`.
+
     Example:
         >>> print(proportion(18, 20))
         0.9 (0.699 to 0.9721)
@@ -144,6 +149,7 @@ def proportion(right: float, count: float, z: float = Z95) -> Metric:
         >>> print(proportion(20, 20))  # no error among 20 examples does not mean no error
         1 (0.8389 to 1)
     """
+    check_value(0 <= right <= count or math.isnan(right), "right", right, f"from 0 to count={count}")
     if count == 0:
         return Metric(math.nan, math.nan, math.nan)
     p = right / count
@@ -442,16 +448,18 @@ def wilson(value: float, count: float, z: float = Z95) -> Metric:
 
     Args:
         value: The score, from 0 to 1.
-        count: Number of independent predictions, above 0; it need not be a whole number.
+        count: Number of independent predictions; it need not be a whole number.
         z: Number of standard errors on either side; 1.96 for 95 %.
 
     Returns:
-        The metric.
+        The metric; without an interval if `count` is 0.
 
     Example:
         >>> print(wilson(0.9, 20))  # as proportion(18, 20)
         0.9 (0.699 to 0.9721)
     """
+    if count == 0:
+        return without_interval(value, "no predictions")
     found = proportion(min(max(value, 0.0), 1.0) * count, count, z)
     return Metric(value, min(value, found.low), max(value, found.high))
 

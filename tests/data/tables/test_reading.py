@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import DataError, FileError
+from cutaway.data.tables.dataset import _values
 from cutaway.data.tables.delimited import CHUNK, Form
 from cutaway.data.tables.table_files import frame_table, read_table, rows_table
 
@@ -356,3 +357,16 @@ def test_cells_of_several_lines_stay_and_are_told_where_each_line_could_be_a_row
     )
     assert read_table(written(tmp_path, 'a\tb\n1\t"x\ny"\n', "a.tsv")).frame["b"].to_list() == ["x\ny"]
     assert read_table(written(tmp_path, 'a,b\n1,"x\ny"\n')).notes == ()
+
+
+def test_columns_may_have_any_name(tmp_path: Path) -> None:
+    head = "value,variable,cell,present,count,index,len,="
+    table = read_table(written(tmp_path, f"{head}\n1.5,2,3,4,5,6,7,8\n2.5,3,4,5,6,7,8,9\n"))
+    assert table.frame.columns == head.split(",")
+    assert table.frame.row(0) == ("1.5", "2", "3", "4", "5", "6", "7", "8")
+    table = read_table(written(tmp_path, "variable;value\n1,5;2\n2,5;3\n"))
+    assert table.frame.rows() == [("1.5", "2"), ("2.5", "3")]  # numbers are converted in the column that has them
+
+
+def test_values_of_a_column_named_count_are_counted() -> None:
+    assert _values(pl.Series("count", ["a", "b", "a"]))["counts"] == [2, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -186,9 +187,12 @@ def run_examples(args: argparse.Namespace) -> int:
 
     known = {Path(name).stem: name for name in EXAMPLES}
     asked = [Path(name).stem for name in args.names] or list(known)
-    for name in asked:
+    for typed, name in zip(args.names, asked):
         if name not in known:
-            raise UnknownName("example", name, known, "`cutaway examples` writes them all.")
+            way_out = "`cutaway examples` writes them all."
+            if Path(typed).is_dir():
+                way_out += f" --out {shlex.quote(typed)} writes them into this folder."
+            raise UnknownName("example", typed, known, way_out)
     names = list(dict.fromkeys(known[name] for name in asked))
     folder = Path(args.out)
     written, missing = dict[str, bool](), list[str]()

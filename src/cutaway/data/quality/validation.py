@@ -147,7 +147,7 @@ def _agreement(cells: pl.Series, inputs: torch.Tensor, values: npt.NDArray[np.fl
 
     For a numeric column (`values`), neighbors with adjacent values are subtracted, because a quantity has these too.
     """
-    counts = cells.drop_nulls().value_counts()["count"].to_numpy()
+    counts = cells.drop_nulls().alias("value").value_counts(name="count")["count"].to_numpy()
     n = int(counts.sum())
     if n < MIN_GROUP_ROWS or not inputs.shape[1] or not GROUPS <= len(counts) <= n / 2 or counts.max() > n / 5:
         return None

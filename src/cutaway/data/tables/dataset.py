@@ -771,7 +771,7 @@ def histogram(values: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
 
 
 def _values(cells: pl.Series) -> dict[str, Any]:
-    counted = cells.drop_nulls().value_counts(sort=True)
+    counted = cells.drop_nulls().alias("value").value_counts(sort=True)
     if counted.is_empty():
         return {}
     labels = [str(value) for value in counted.to_series(0).head(VALUES)]

@@ -481,13 +481,15 @@ def _look(frame: pl.DataFrame, missing: tuple[str, ...]) -> list[_Column]:
     at_once = max(1, CELLS // max(1, len(frame)))
     found = []
     for i in range(0, len(frame.columns), at_once):
-        cells = (
-            frame[:, i : i + at_once].unpivot().select("variable", cell=strip_missing_expr(pl.col("value"), missing))
-        )
+        some = frame[:, i : i + at_once]
+        # Columns are numbered, as a column of the file may be named "variable" or "value".
+        numbered = some.rename({name: str(k) for k, name in enumerate(some.columns)})
+        cells = numbered.unpivot().select("variable", cell=strip_missing_expr(pl.col("value"), missing))
         told = cells.select("variable", **_questions(pl.col("cell"))).group_by("variable", maintain_order=True)
         for row in told.agg(pl.exclude("variable").sum()).iter_rows(named=True):
             if row["present"] and row["numbers"] >= MOSTLY * row["present"]:
-                found.append(_Column(row["variable"], *(row[f.name] > 0 for f in fields(_Column)[1:])))
+                name = some.columns[int(row["variable"])]
+                found.append(_Column(name, *(row[f.name] > 0 for f in fields(_Column)[1:])))
     return found
 
 
