@@ -40,6 +40,7 @@ from ..core.errors import check_value
 Values = NDArray[np.float64]
 
 LEVEL = 0.95
+ROUNDING = 1e-9  # relative error of sums that is accepted
 Z95 = 1.959963984540054  # 95 % of the normal distribution lie within ± this many standard deviations
 MIN_UNITS = 10  # minimum number of units for an interval
 MAX_UNITS = 400  # more units are combined at random into this many groups
@@ -149,7 +150,9 @@ def proportion(right: float, count: float, z: float = Z95) -> Metric:
         >>> print(proportion(20, 20))  # no error among 20 examples does not mean no error
         1 (0.8389 to 1)
     """
-    check_value(0 <= right <= count or math.isnan(right), "right", right, f"from 0 to count={count}")
+    possible = -ROUNDING * count <= right <= (1 + ROUNDING) * count  # sums of weights are rounded
+    check_value(possible or math.isnan(right), "right", right, f"from 0 to count={count}")
+    right = min(max(right, 0.0), count) if possible else right
     if count == 0:
         return Metric(math.nan, math.nan, math.nan)
     p = right / count
