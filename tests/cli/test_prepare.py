@@ -83,7 +83,7 @@ def test_check_compares_checksums(cli: Cli, shards: str) -> None:
         (("poem.txt", "shards", "epochs=3"), "no setting 'epochs'"),
         (("poem.txt", "poem.txt"), "poem.txt is a file, and shards need a folder"),
         (("poem.txt", ".."), "is not empty"),
-        (("poem.txt", "new", "tokenizer=nowhere.json"), "tokenizer=nowhere.json is neither"),
+        (("poem.txt", "new", "tokenizer=nowhere.json"), "no file or folder 'nowhere.json'"),
         (("poem.txt", "new", "val=0.6", "test=0.5"), "leave nothing to train on"),
     ],
 )  # fmt: skip

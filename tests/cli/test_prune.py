@@ -55,7 +55,7 @@ def test_from_python(run: cutaway.Run, tmp_path: Path, settings: dict[str, Any],
     [
         (["OUT"], "sparsity=0.8 sets"),
         (["OUT", "sparsity=0.5", "weights=RUN"], "Leave it out"),
-        (["OUT", "sparsity=1.5"], "0 to 0.999"),
+        (["OUT", "sparsity=1.5"], "must be at least 0 and less than 1"),
         ([], "Missing run or new folder"),
     ],
 )

@@ -148,7 +148,7 @@ def test_a_search_draws_the_parameters_of_what_makes_the_module(tmp_path: Path) 
     ("make", "said"),
     [
         (Net(), r'This Net is an instance.*\("mine", lambda: Net'),
-        (3, "3 is no model"),
+        (3, "3 is not a model"),
         (lambda: Net(), "has no name that a folder can have"),
         (("a/b", wide), "'a/b' cannot be the name"),
         (("mlp", wide), "mlp is a model of `cutaway list`"),

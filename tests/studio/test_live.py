@@ -238,7 +238,7 @@ def test_decay_begins_where_there_was_none(tmp_path: Path) -> None:
         ("model.hiden", "9", UnknownName, "hidden_dims"),
         ("model.dropout", "2", ModelError, "below 1"),
         ("model.activation", "rilu", ModelError, "relu"),
-        ("lr", "-1", SettingError, "0 to 1e"),
+        ("lr", "-1", SettingError, "must be at least 0"),
         ("lr", "nan", SettingError, "a finite number"),
         ("lr", "fast", SettingError, "a number"),
         ("optimizer", "best", SettingError, "adamw"),

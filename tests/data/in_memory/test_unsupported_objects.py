@@ -109,7 +109,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "text with a surrogate": (lambda: (["a b", "c \ud800"], [0, 1]), r"'c '… is followed by U\+D800"),
     "class with a surrogate": (lambda: (X[:2], ["a", "\ud800"]), r"U\+D800 is half of a surrogate pair"),
-    "list that holds itself": (nested, "hold lists of several lengths"),
+    "list that holds itself": (nested, "are lists of different lengths"),
     "Dataset of a trillion": (lambda: Long(10**12), "1,000,000,000,000 examples, which would take .* GiB"),
     "Dataset of negative length": (lambda: Long(-1), "The length of the Long cannot be read"),
     "streaming Dataset": (streaming, "A streaming dataset has no length"),

@@ -116,7 +116,7 @@ def test_more_rows_than_a_chunk(tmp_path: Path) -> None:
     [
         (b"", ["is empty", "0 bytes"]),
         ("a,b\n", ["no rows below its header"]),
-        ("\n\n", ["no rows"]),
+        ("\n\n", ["it is empty (2 bytes)"]),
         ("a,a\n1,2\n", ["line 1", "columns 1 and 2", "'a'"]),
         (",b,\n1,2,3\n", ["line 1", "column 1 and column 3 of 3 has no name", "header=false"]),
         ("a,b\n0,1,2\n1,3,4\n", ["one cell more than the header"]),

@@ -742,11 +742,17 @@ def _learned_baselines(data: DataSet, target: Classes | Value, finish: Finish) -
 
 
 def _node_baselines(data: DataSet, target: Classes | Value, finish: Finish) -> list[Baseline]:
-    """Return the baselines for nodes of one graph. Nodes that are only numbered have no features."""
+    """Return the baselines for nodes of one graph.
+
+    Nodes that are only numbered have no features. Labels cannot be propagated if training does not see the nodes to be
+    predicted (inductive=true).
+    """
     form = getattr(data.preprocessing, "form", "")
     make = bag_of_words_regression if form == "matrix" else linear_regression
     features = node_feature_baseline(target, finish, linear_recipe("the features of the node", target, make))
-    spread = [label_propagation_baseline(target, finish)] if isinstance(target, Classes) else []
+    train, *others = (_nodes(split) for split in data.splits.values())
+    one_graph = all(torch.equal(other.edges, train.edges) and len(other.x) == len(train.x) for other in others)
+    spread = [label_propagation_baseline(target, finish)] if isinstance(target, Classes) and one_graph else []
     return spread if form == "number" else [*spread, features]
 
 
