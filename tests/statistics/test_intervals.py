@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics as sk
 
-from cutaway.core.errors import ConfigError
 from cutaway.statistics import classes
 from cutaway.statistics.intervals import (
     MAX_BLOCKS,
@@ -453,7 +452,7 @@ def test_the_interval_of_a_mean_covers_with_groups_of_unequal_size() -> None:
 
 def test_impossible_proportions_are_rejected_and_no_predictions_have_no_interval() -> None:
     for right in (21, -1):
-        with pytest.raises(ConfigError, match=f"Invalid right={right}: must be from 0 to count=20"):
+        with pytest.raises(ValueError, match=f"Invalid right={right}: must be from 0 to count=20"):
             proportion(right, 20)
     found = wilson(0.9, 0)
     assert found.value == 0.9

@@ -35,8 +35,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import check_value
-
 Values = NDArray[np.float64]
 
 LEVEL = 0.95
@@ -140,7 +138,7 @@ def proportion(right: float, count: float, z: float = Z95) -> Metric:
         The proportion and its interval; NaN if `count` is 0.
 
     Raises:
-        ConfigError: If `right` is negative or greater than `count`.
+        ValueError: If `right` is negative or greater than `count`.
 
     Example:
         >>> print(proportion(18, 20))
@@ -151,7 +149,8 @@ def proportion(right: float, count: float, z: float = Z95) -> Metric:
         1 (0.8389 to 1)
     """
     possible = -ROUNDING * count <= right <= (1 + ROUNDING) * count  # sums of weights are rounded
-    check_value(possible or math.isnan(right), "right", right, f"from 0 to count={count}")
+    if not (possible or math.isnan(right)):
+        raise ValueError(f"Invalid right={right}: must be from 0 to count={count}.")
     right = min(max(right, 0.0), count) if possible else right
     if count == 0:
         return Metric(math.nan, math.nan, math.nan)
