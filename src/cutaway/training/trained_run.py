@@ -37,16 +37,7 @@ class TrainedRun:
     """Content of a run's folder. Every property is read on first use."""
 
     def __init__(self, folder: str | os.PathLike[str], module: nn.Module | type[nn.Module] | None = None) -> None:
-        """Open the run in a folder.
-
-        Args:
-            folder: Folder of the run.
-            module: For a run of your own module: the module that takes the weights, or its class. The module is not
-                changed; a copy of it becomes the model of the run. By default, the model is built from its preset.
-
-        Raises:
-            FileError: If the folder is not a run.
-        """
+        """Open the run in a folder. The arguments are described by `cutaway.Run`."""
         self.module = module
         self.folder = as_path(folder, "folder must be the path of a run")
         self._given: InMemorySource | None = None  # the data, if it was passed in Python
